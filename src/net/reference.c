@@ -1,0 +1,170 @@
+/* The reference executor: each operation as its definition in net.h reads. Kept naive so that it
+ * can be believed; sums in double so that a backend's rounding is measured against less of its
+ * own. */
+#include "net.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static void conv(const tap_op *op, tap_shape in, size_t n_out, float *y, const float *x)
+{
+    size_t k = op->kernel, pad = k / 2, n_in = in.channels;
+    for (size_t row = 0; row < in.height; row++)
+        for (size_t column = 0; column < in.width; column++)
+            for (size_t o = 0; o < n_out; o++) {
+                double sum = op->bias[o];
+                for (size_t u = 0; u < k; u++)
+                    for (size_t v = 0; v < k; v++) {
+                        size_t from_row = row + u - pad, from_column = column + v - pad;
+                        /* -1 wraps to a huge number, so one comparison checks both edges. */
+                        if (from_row >= in.height || from_column >= in.width)
+                            continue;
+                        const float *pixel = x + (from_row * in.width + from_column) * n_in;
+                        const float *weight = op->weight + o * n_in * k * k + u * k + v;
+                        for (size_t i = 0; i < n_in; i++)
+                            sum += (double)pixel[i] * (double)weight[i * k * k];
+                    }
+                if (op->relu && sum < 0)
+                    sum = 0;
+                y[(row * in.width + column) * n_out + o] = (float)sum;
+            }
+}
+
+static void max_pool(tap_shape out, float *y, const float *x)
+{
+    size_t n = out.channels, x_row = out.width * 2 * n;
+    for (size_t row = 0; row < out.height; row++)
+        for (size_t column = 0; column < out.width; column++)
+            for (size_t i = 0; i < n; i++) {
+                const float *corner = x + row * 2 * x_row + column * 2 * n + i;
+                float top = fmaxf(corner[0], corner[n]);
+                float bottom = fmaxf(corner[x_row], corner[x_row + n]);
+                y[(row * out.width + column) * n + i] = fmaxf(top, bottom);
+            }
+}
+
+static void cell_softmax(const tap_op *op, tap_shape in, float *y, const float *x)
+{
+    size_t r = op->cell, n = in.channels;
+    for (size_t row = 0; row < in.height; row++)
+        for (size_t column = 0; column < in.width; column++) {
+            const float *logits = x + (row * in.width + column) * n;
+            double top = logits[0], sum = 0;
+            for (size_t i = 1; i < n; i++)
+                top = fmax(top, logits[i]);
+            for (size_t i = 0; i < n; i++)
+                sum += exp(logits[i] - top);
+            for (size_t i = 0; i < r * r; i++)
+                y[(row * r + i / r) * in.width * r + column * r + i % r] =
+                    (float)(exp(logits[i] - top) / sum);
+        }
+}
+
+static void l2_norm(tap_shape in, float *y, const float *x)
+{
+    for (size_t p = 0; p < in.height * in.width; p++, x += in.channels, y += in.channels) {
+        double sum = 0;
+        for (size_t i = 0; i < in.channels; i++)
+            sum += (double)x[i] * (double)x[i];
+        double length = fmax(sqrt(sum), 1e-12);
+        for (size_t i = 0; i < in.channels; i++)
+            y[i] = (float)(x[i] / length);
+    }
+}
+
+static void similarity(tap_shape a, size_t n_b, float *y, const float *x, const float *b)
+{
+    for (size_t i = 0; i < a.width; i++)
+        for (size_t j = 0; j < n_b; j++) {
+            double sum = 0;
+            for (size_t k = 0; k < a.channels; k++)
+                sum += (double)x[i * a.channels + k] * (double)b[j * a.channels + k];
+            y[i * n_b + j] = (float)sum;
+        }
+}
+
+/* second is NULL for operations of one input. */
+static tap_status run_op(const tap_plan *plan, const tap_op *op, float *y, const float *x,
+                         const float *second, tap_error *err)
+{
+    tap_shape in = plan->shapes[op->input], out = plan->shapes[op->output];
+    switch (op->kind) {
+    case TAP_OP_CONV: {
+        float *full = y;
+        if (op->pool)
+            full = tap_alloc(in.height * in.width * out.channels, sizeof *full);
+        if (full == NULL)
+            return tap_fail(err, TAP_ERR_MEMORY, "%s: out of memory", op->name);
+        conv(op, in, out.channels, full, x);
+        if (op->pool) {
+            max_pool(out, y, full);
+            free(full);
+        }
+        return TAP_OK;
+    }
+    case TAP_OP_CELL_SOFTMAX:
+        cell_softmax(op, in, y, x);
+        return TAP_OK;
+    case TAP_OP_L2_NORM:
+        l2_norm(in, y, x);
+        return TAP_OK;
+    case TAP_OP_SIMILARITY:
+        similarity(in, out.channels, y, x, second);
+        return TAP_OK;
+    }
+    return tap_fail(err, TAP_ERR_INTERNAL, "%s: unknown operation %d", op->name, (int)op->kind);
+}
+
+tap_status tap_reference_run(const tap_plan *plan, const float *const *inputs,
+                             float *const *outputs, tap_error *err)
+{
+    float **own = calloc(plan->n_buffers, sizeof *own);
+    const float **buffers = calloc(plan->n_buffers, sizeof *buffers);
+    tap_status status = TAP_OK;
+    if (own == NULL || buffers == NULL)
+        status = tap_fail(err, TAP_ERR_MEMORY, "out of memory for the reference executor");
+    for (size_t i = 0; status == TAP_OK && i < plan->n_inputs; i++)
+        buffers[plan->inputs[i]] = inputs[i];
+    for (size_t i = 0; status == TAP_OK && i < plan->n_ops; i++) {
+        const tap_op *op = &plan->ops[i];
+        own[op->output] = tap_alloc(tap_plan_elements(plan, op->output), sizeof(float));
+        buffers[op->output] = own[op->output];
+        if (own[op->output] == NULL)
+            status = tap_fail(err, TAP_ERR_MEMORY, "%s: out of memory", op->name);
+        else
+            status = run_op(plan, op, own[op->output], buffers[op->input],
+                            op->second < 0 ? NULL : buffers[op->second], err);
+    }
+    for (size_t i = 0; status == TAP_OK && i < plan->n_outputs; i++) {
+        size_t n = tap_plan_elements(plan, plan->outputs[i]);
+        for (size_t j = 0; j < n; j++)
+            outputs[i][j] = buffers[plan->outputs[i]][j];
+    }
+    for (size_t i = 0; own != NULL && i < plan->n_buffers; i++)
+        free(own[i]);
+    free(own);
+    free(buffers);
+    return status;
+}
+
+double tap_correlation(const float *a, const float *b, size_t n)
+{
+    double mean_a = 0, mean_b = 0, aa = 0, bb = 0, ab = 0;
+    for (size_t i = 0; i < n; i++) {
+        mean_a += a[i];
+        mean_b += b[i];
+    }
+    mean_a /= (double)n;
+    mean_b /= (double)n;
+    for (size_t i = 0; i < n; i++) {
+        double da = a[i] - mean_a, db = b[i] - mean_b;
+        aa += da * da;
+        bb += db * db;
+        ab += da * db;
+    }
+    if (!isfinite(aa) || !isfinite(bb) || !isfinite(ab))
+        return NAN;
+    if (aa == 0 || bb == 0)
+        return aa == bb && mean_a == mean_b ? 1 : 0;
+    return ab / sqrt(aa * bb);
+}
