@@ -6,7 +6,8 @@
 void *tap_alloc(size_t count, size_t size)
 {
     size_t bytes;
-    if (!tap_size_mul(count, size, &bytes) || !tap_size_align(bytes, TAP_ALIGN, &bytes))
+    if (!tap_size_mul(count, size, &bytes) || !tap_size_align(bytes, TAP_ALIGN, &bytes) ||
+        bytes > PTRDIFF_MAX)
         return NULL;
     return aligned_alloc(TAP_ALIGN, bytes == 0 ? TAP_ALIGN : bytes);
 }
