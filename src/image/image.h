@@ -18,6 +18,9 @@ tap_status tap_pixels_decode(tap_pixels *pixels, const uint8_t *bytes, size_t n_
                              tap_exif exif, uint64_t max_pixels, tap_error *err);
 void tap_pixels_free(tap_pixels *pixels);
 
+/* Turns the pixels upright from an EXIF orientation, 1..8; 5..8 swap the sides. */
+tap_status tap_pixels_turn(tap_pixels *pixels, int orientation, tap_error *err);
+
 /* The EXIF orientation in a JPEG's, PNG's or WebP's bytes: 1..8; 1 if absent, damaged or outside
  * 1..8. Bounded reads, no allocation. */
 int tap_exif_orientation(const uint8_t *bytes, size_t n_bytes);
@@ -43,6 +46,11 @@ bool tap_resize_scratch_bytes(uint32_t src_width, uint32_t src_height, uint32_t 
  * TAP_ALIGN-aligned. Allocates nothing. */
 void tap_resize_bilinear(uint8_t *dst, uint32_t dst_width, uint32_t dst_height, const uint8_t *src,
                          uint32_t src_width, uint32_t src_height, void *scratch);
+
+/* The same without this CPU's vector instructions, for tests: the bytes are equal. */
+void tap_resize_bilinear_portable(uint8_t *dst, uint32_t dst_width, uint32_t dst_height,
+                                  const uint8_t *src, uint32_t src_width, uint32_t src_height,
+                                  void *scratch);
 
 /* ---- drawing: on RGB pixels, clipped, anti-aliased ---------------------------------------- */
 
