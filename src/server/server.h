@@ -1,0 +1,81 @@
+/* server: SuperPoint over HTTP. docs/server.md is the contract; this is the door for the program.
+ * The room uses the public header and core only. */
+#ifndef TAP_SERVER_H
+#define TAP_SERVER_H
+
+#include "tapetum.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TAP_SERVER_PORT = 20000, TAP_SERVER_PORT_WALK = 100 };
+
+/* Strings are borrowed until tap_server_run returns. */
+typedef struct tap_server_options {
+    size_t size;
+
+    /* What is served. */
+    const char *weights;  /* folder or file; required */
+    const char *model;    /* "superpoint-p150": the package's name in /health and /info */
+    const char *repo;     /* "magic-leap-community/superpoint": the id in /v1/models */
+    const char *revision; /* NULL: not known */
+    const char *backend;  /* as in tap_engine_options */
+    const char *isa;      /* " */
+    uint32_t n_threads;   /* " */
+    uint32_t device_id;   /* 0 */
+
+    /* Where, and to whom. */
+    const char *host;  /* "127.0.0.1"; an address or a name */
+    int32_t port;      /* -1: 20000, or the next free one after it; 0: any free one */
+    const char *token; /* NULL: none; else every route but /health, /livez and /readyz wants
+                          `Authorization: Bearer TOKEN` */
+    const char *cors;  /* NULL: off; "*", or origins with commas between them */
+
+    /* Limits. Each is in /info and in docs/server.md. */
+    uint32_t n_http_threads;     /* 2; they receive and parse, and never run the network */
+    uint32_t max_connections;    /* 256 */
+    uint32_t max_connections_ip; /* 0: no limit for one address */
+    uint32_t queue_length;       /* 64 requests waiting; one more gets 503 */
+    size_t max_body_bytes;       /* 32 MiB, one request's body */
+    size_t max_bodies_bytes;     /* 256 MiB, all bodies in memory together */
+    size_t max_answer_bytes;     /* 32 MiB, one answer: bounds max_keypoints = -1 */
+    uint64_t max_pixels;         /* 64,000,000, a picture's */
+    uint64_t max_input_pixels;   /* 2,100,000, the network's input for `size` and "native" */
+    uint32_t header_timeout_ms;  /* 30,000: from connect, or the answer before, to headers */
+    uint32_t body_timeout_ms;    /* 120,000: from headers to the body's end */
+    uint32_t answer_timeout_ms;  /* 120,000: for the client to take the answer */
+    uint32_t idle_timeout_ms;    /* 30,000 without one byte, in body or answer */
+    uint32_t drain_timeout_ms;   /* 4,500: for running requests after SIGTERM */
+
+    /* The log: one line an event to a file descriptor. */
+    int log_fd;    /* 2 */
+    bool log_json; /* false: text */
+    bool quiet;    /* true: no line for each request */
+} tap_server_options;
+
+void tap_server_options_init(tap_server_options *options);
+
+/* Listens at once, loads the model, warms up, and serves until SIGTERM or SIGINT; then finishes
+ * what runs, answers 503 to what waits, and returns. It blocks these two signals and ignores
+ * SIGPIPE while it runs, so no other thread of the process should be started before.
+ * Returns  TAP_OK after a drain, complete or cut off at its time limit. TAP_ERR_CANCELLED after a
+ *          second signal. In both of the cases that cut requests off, threads may still run: the
+ *          caller ends the process.
+ * Errors   TAP_ERR_ARGUMENT (an option: the message names it), TAP_ERR_IO (the port is taken),
+ *          those of tap_engine_open and tap_model_load. */
+tap_status tap_server_run(const tap_server_options *options, tap_error *err);
+
+/* One result as the contract's JSON object, on one line without a line feed at the end.
+ * file      NULL, or written as the first field, "file"; bytes that are no UTF-8 become U+FFFD.
+ * keypoints has descriptors or not; they are in the answer if it has.
+ * options   those of the call that made keypoints; NULL: the defaults.
+ * engine    for "serving_path".
+ * *text     NUL-terminated; the caller frees it with free(). *n_text (may be NULL): its length.
+ * Errors    TAP_ERR_INTERNAL (a number is not finite: the message says which), TAP_ERR_MEMORY. */
+tap_status tap_answer_superpoint(char **text, size_t *n_text, const char *file,
+                                 const tap_keypoints *keypoints,
+                                 const tap_superpoint_options *options, const tap_engine *engine,
+                                 tap_error *err);
+
+#endif
