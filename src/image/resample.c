@@ -8,6 +8,10 @@
 #include <math.h>
 #include <string.h>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 enum { STRIP = 16, WEIGHT_BITS = 22 };
 
 typedef uint8_t bytes16 __attribute__((vector_size(16)));
@@ -113,41 +117,99 @@ bool tap_resize_scratch_bytes(uint32_t src_width, uint32_t src_height, uint32_t 
     return true;
 }
 
-/* ---- passes: written once, compiled for each instruction set -----------------------------------
+/* ---- sums of rows ------------------------------------------------------------------------------
  */
 
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
-/* out[i] = (2^21 + sum_j weights[j] * in[j * stride + i]) >> 22 for i < n. The sum of the weights
- * may pass 2^22 by a rounding error each, hence the upper clamp; they are never negative. */
-ALWAYS_INLINE void weigh_rows(uint8_t *out, const uint8_t *in, size_t stride,
-                              const int32_t *weights, size_t count, size_t n)
+/* out[x] = (2^21 + sum_j weights[j] * in[j * width + x]) >> 22 for from <= x < width. The sum of
+ * the weights may pass 2^22 by a rounding error each, hence the upper clamp; none is negative. */
+static void sum_rest(uint8_t *out, const uint8_t *in, const int32_t *weights, size_t count,
+                     size_t from, size_t width)
 {
-    size_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-        words16 sum = (words16){0} + (1 << (WEIGHT_BITS - 1));
-        for (size_t j = 0; j < count; j++) {
-            bytes16 pixels;
-            memcpy(&pixels, in + j * stride + i, sizeof pixels);
-            sum += __builtin_convertvector(pixels, words16) * weights[j];
-        }
-        sum >>= WEIGHT_BITS;
-        words16 over = sum > 255;
-        sum = (over & 255) | (~over & sum);
-        bytes16 result = __builtin_convertvector(sum, bytes16);
-        memcpy(out + i, &result, sizeof result);
-    }
-    for (; i < n; i++) {
+    for (size_t x = from; x < width; x++) {
         int32_t sum = 1 << (WEIGHT_BITS - 1);
         for (size_t j = 0; j < count; j++)
-            sum += in[j * stride + i] * weights[j];
+            sum += in[j * width + x] * weights[j];
         sum >>= WEIGHT_BITS;
-        out[i] = (uint8_t)(sum > 255 ? 255 : sum);
+        out[x] = (uint8_t)(sum > 255 ? 255 : sum);
     }
 }
 
+/* dst[m][width] from src[n][width], 16 columns at a time. */
+typedef void (*row_summer)(uint8_t *dst, size_t m, const uint8_t *src, size_t width, const axis *a);
+
+static void sum_rows_portable(uint8_t *dst, size_t m, const uint8_t *src, size_t width,
+                              const axis *a)
+{
+    for (size_t i = 0; i < m; i++, dst += width) {
+        const uint8_t *in = src + a->first[i] * width;
+        const int32_t *weights = a->weights + i * a->stride;
+        size_t x = 0, count = a->count[i];
+        for (; x + STRIP <= width; x += STRIP) {
+            words16 sum = (words16){0} + (1 << (WEIGHT_BITS - 1));
+            for (size_t j = 0; j < count; j++) {
+                bytes16 pixels;
+                memcpy(&pixels, in + j * width + x, sizeof pixels);
+                sum += __builtin_convertvector(pixels, words16) * weights[j];
+            }
+            sum >>= WEIGHT_BITS;
+            words16 over = sum > 255;
+            bytes16 result = __builtin_convertvector((over & 255) | (~over & sum), bytes16);
+            memcpy(dst + x, &result, sizeof result);
+        }
+        sum_rest(dst, in, weights, count, x, width);
+    }
+}
+
+#if defined(__x86_64__)
+/* Two vectors of eight 32-bit sums; packing them saturates, which is the upper clamp. */
+__attribute__((target("avx2"))) static inline __m128i
+sum_16_avx2(const uint8_t *in, size_t width, const int32_t *weights, size_t count)
+{
+    __m256i low = _mm256_set1_epi32(1 << (WEIGHT_BITS - 1)), high = low;
+    for (size_t j = 0; j < count; j++, in += width) {
+        __m256i weight = _mm256_set1_epi32(weights[j]);
+        __m128i pixels = _mm_loadu_si128((const __m128i *)(const void *)in);
+        __m256i a = _mm256_cvtepu8_epi32(pixels);
+        __m256i b = _mm256_cvtepu8_epi32(_mm_srli_si128(pixels, 8));
+        low = _mm256_add_epi32(low, _mm256_mullo_epi32(a, weight));
+        high = _mm256_add_epi32(high, _mm256_mullo_epi32(b, weight));
+    }
+    low = _mm256_srai_epi32(low, WEIGHT_BITS);
+    high = _mm256_srai_epi32(high, WEIGHT_BITS);
+    __m256i words = _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xd8);
+    return _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+}
+
+/* The same sums with AVX2, which has the 32-bit product that SSE2 lacks. */
+__attribute__((target("avx2"))) static void
+sum_rows_avx2(uint8_t *dst, size_t m, const uint8_t *src, size_t width, const axis *a)
+{
+    for (size_t i = 0; i < m; i++, dst += width) {
+        const uint8_t *in = src + a->first[i] * width;
+        const int32_t *weights = a->weights + i * a->stride;
+        size_t x = 0, count = a->count[i];
+        for (; x + STRIP <= width; x += STRIP)
+            _mm_storeu_si128((__m128i *)(void *)(dst + x),
+                             sum_16_avx2(in + x, width, weights, count));
+        sum_rest(dst, in, weights, count, x, width);
+    }
+}
+#endif
+
+static row_summer choose_summer(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2"))
+        return sum_rows_avx2;
+#endif
+    return sum_rows_portable;
+}
+
+/* ---- strips ------------------------------------------------------------------------------------
+ */
+
 /* Four perfect shuffles of 16 registers transpose 16 x 16 bytes. */
-ALWAYS_INLINE void transpose_block(bytes16 rows[STRIP])
+static inline void transpose_block(bytes16 rows[STRIP])
 {
     for (int round = 0; round < 4; round++) {
         bytes16 shuffled[STRIP];
@@ -163,7 +225,7 @@ ALWAYS_INLINE void transpose_block(bytes16 rows[STRIP])
 }
 
 /* strip[x][r] = rows[r][x] for x < width, r < 16; rows past n_rows repeat the last. */
-ALWAYS_INLINE void gather_strip(uint8_t *strip, const uint8_t *rows, size_t width, size_t n_rows)
+static void gather_strip(uint8_t *strip, const uint8_t *rows, size_t width, size_t n_rows)
 {
     size_t x = 0;
     for (; x + STRIP <= width; x += STRIP) {
@@ -179,7 +241,7 @@ ALWAYS_INLINE void gather_strip(uint8_t *strip, const uint8_t *rows, size_t widt
 }
 
 /* The way back, for n_rows rows. */
-ALWAYS_INLINE void scatter_strip(uint8_t *rows, const uint8_t *strip, size_t width, size_t n_rows)
+static void scatter_strip(uint8_t *rows, const uint8_t *strip, size_t width, size_t n_rows)
 {
     size_t x = 0;
     for (; x + STRIP <= width; x += STRIP) {
@@ -195,74 +257,22 @@ ALWAYS_INLINE void scatter_strip(uint8_t *rows, const uint8_t *strip, size_t wid
 }
 
 /* dst[height][m] from src[height][n]. */
-ALWAYS_INLINE void pass_x(uint8_t *dst, size_t m, const uint8_t *src, size_t n, size_t height,
-                          const axis *a, uint8_t *strip_in, uint8_t *strip_out)
+static void sum_columns(uint8_t *dst, size_t m, const uint8_t *src, size_t n, size_t height,
+                        const axis *a, uint8_t *strip_in, uint8_t *strip_out, row_summer sum)
 {
     for (size_t y = 0; y < height; y += STRIP) {
         size_t n_rows = height - y < STRIP ? height - y : STRIP;
         gather_strip(strip_in, src + y * n, n, n_rows);
-        for (size_t i = 0; i < m; i++)
-            weigh_rows(strip_out + i * STRIP, strip_in + (size_t)a->first[i] * STRIP, STRIP,
-                       a->weights + i * a->stride, a->count[i], STRIP);
+        sum(strip_out, m, strip_in, STRIP, a);
         scatter_strip(dst + y * m, strip_out, m, n_rows);
     }
-}
-
-/* dst[m][width] from src[n][width]. */
-ALWAYS_INLINE void pass_y(uint8_t *dst, size_t m, const uint8_t *src, size_t width, const axis *a)
-{
-    for (size_t i = 0; i < m; i++)
-        weigh_rows(dst + i * width, src + a->first[i] * width, width, a->weights + i * a->stride,
-                   a->count[i], width);
-}
-
-typedef struct passes {
-    void (*x)(uint8_t *dst, size_t m, const uint8_t *src, size_t n, size_t height, const axis *a,
-              uint8_t *strip_in, uint8_t *strip_out);
-    void (*y)(uint8_t *dst, size_t m, const uint8_t *src, size_t width, const axis *a);
-} passes;
-
-static void pass_x_portable(uint8_t *dst, size_t m, const uint8_t *src, size_t n, size_t height,
-                            const axis *a, uint8_t *strip_in, uint8_t *strip_out)
-{
-    pass_x(dst, m, src, n, height, a, strip_in, strip_out);
-}
-
-static void pass_y_portable(uint8_t *dst, size_t m, const uint8_t *src, size_t width, const axis *a)
-{
-    pass_y(dst, m, src, width, a);
-}
-
-#if defined(__x86_64__)
-__attribute__((target("avx2"))) static void pass_x_avx2(uint8_t *dst, size_t m, const uint8_t *src,
-                                                        size_t n, size_t height, const axis *a,
-                                                        uint8_t *strip_in, uint8_t *strip_out)
-{
-    pass_x(dst, m, src, n, height, a, strip_in, strip_out);
-}
-
-__attribute__((target("avx2"))) static void pass_y_avx2(uint8_t *dst, size_t m, const uint8_t *src,
-                                                        size_t width, const axis *a)
-{
-    pass_y(dst, m, src, width, a);
-}
-#endif
-
-static passes choose_passes(bool portable)
-{
-#if defined(__x86_64__)
-    if (!portable && __builtin_cpu_supports("avx2"))
-        return (passes){pass_x_avx2, pass_y_avx2};
-#endif
-    (void)portable;
-    return (passes){pass_x_portable, pass_y_portable};
 }
 
 /* ---- the whole ---------------------------------------------------------------------------------
  */
 
 static void resize(uint8_t *dst, uint32_t dst_width, uint32_t dst_height, const uint8_t *src,
-                   uint32_t src_width, uint32_t src_height, void *scratch, passes pass)
+                   uint32_t src_width, uint32_t src_height, void *scratch, row_summer sum)
 {
     layout l;
     uint8_t *base = scratch;
@@ -275,8 +285,8 @@ static void resize(uint8_t *dst, uint32_t dst_width, uint32_t dst_height, const 
         for (uint32_t i = 0; i < dst_width; i++)
             weigh_sample(&a, i, src_width, dst_width, raw);
         uint8_t *to = src_height != dst_height ? base + l.middle : dst;
-        pass.x(to, dst_width, src, src_width, src_height, &a, base + l.strip_in,
-               base + l.strip_out);
+        sum_columns(to, dst_width, src, src_width, src_height, &a, base + l.strip_in,
+                    base + l.strip_out, sum);
         middle = to;
     }
     if (src_height != dst_height) {
@@ -284,7 +294,7 @@ static void resize(uint8_t *dst, uint32_t dst_width, uint32_t dst_height, const 
                   (int32_t *)(void *)(base + l.weights_y), axis_stride(src_height, dst_height)};
         for (uint32_t i = 0; i < dst_height; i++)
             weigh_sample(&a, i, src_height, dst_height, raw);
-        pass.y(dst, dst_height, middle, dst_width, &a);
+        sum(dst, dst_height, middle, dst_width, &a);
     } else if (middle == src) {
         memcpy(dst, src, (size_t)src_width * src_height);
     }
@@ -293,12 +303,12 @@ static void resize(uint8_t *dst, uint32_t dst_width, uint32_t dst_height, const 
 void tap_resize_bilinear(uint8_t *dst, uint32_t dst_width, uint32_t dst_height, const uint8_t *src,
                          uint32_t src_width, uint32_t src_height, void *scratch)
 {
-    resize(dst, dst_width, dst_height, src, src_width, src_height, scratch, choose_passes(false));
+    resize(dst, dst_width, dst_height, src, src_width, src_height, scratch, choose_summer());
 }
 
 void tap_resize_bilinear_portable(uint8_t *dst, uint32_t dst_width, uint32_t dst_height,
                                   const uint8_t *src, uint32_t src_width, uint32_t src_height,
                                   void *scratch)
 {
-    resize(dst, dst_width, dst_height, src, src_width, src_height, scratch, choose_passes(true));
+    resize(dst, dst_width, dst_height, src, src_width, src_height, scratch, sum_rows_portable);
 }
