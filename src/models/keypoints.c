@@ -169,20 +169,27 @@ static void window_maximum(float *out, const float *plane, const struct window *
 static void suppress_iteratively(float *restrict peaks, float *restrict rest, float *restrict keep,
                                  const float *restrict scores, const struct window *window)
 {
+    /* Each value is read before the choice, so that the compiler may choose with vectors. */
     size_t n = window->width * window->height;
     window_maximum(peaks, scores, window);
     for (size_t i = 0; i < n; i++)
-        keep[i] = scores[i] == peaks[i] ? 1 : 0;
+        keep[i] = scores[i] == peaks[i] ? 1.0f : 0.0f;
     for (int round = 0; round < 2; round++) {
         window_maximum(peaks, keep, window);
-        for (size_t i = 0; i < n; i++)
-            rest[i] = peaks[i] > 0 ? 0 : scores[i];
+        for (size_t i = 0; i < n; i++) {
+            float score = scores[i];
+            rest[i] = peaks[i] > 0 ? 0.0f : score;
+        }
         window_maximum(peaks, rest, window);
-        for (size_t i = 0; i < n; i++)
-            keep[i] = rest[i] > 0 && rest[i] == peaks[i] ? 1 : keep[i];
+        for (size_t i = 0; i < n; i++) {
+            float fresh = rest[i] == peaks[i] ? rest[i] : 0.0f, kept = keep[i];
+            keep[i] = fresh > 0 ? 1.0f : kept;
+        }
     }
-    for (size_t i = 0; i < n; i++)
-        peaks[i] = keep[i] > 0 ? scores[i] : -1;
+    for (size_t i = 0; i < n; i++) {
+        float score = scores[i];
+        peaks[i] = keep[i] > 0 ? score : -1.0f;
+    }
 }
 
 /* ---- candidates ---------------------------------------------------------------------------- */
