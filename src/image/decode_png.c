@@ -14,6 +14,7 @@
 typedef struct chunk_stream {
     const uint8_t *bytes;
     size_t n_bytes, at;
+    bool cut;         /* the last chunk is longer than the file */
     size_t shown_end; /* bytes up to here may be handed out; then a chunk header follows */
 } chunk_stream;
 
@@ -39,6 +40,7 @@ static bool show_next_chunk(chunk_stream *stream)
         size_t size = (size_t)tap_read_be32(header) + TAP_PNG_CHUNK_OVERHEAD;
         bool cut = size > left;
         if (!is_hidden(stream, header + 4)) {
+            stream->cut = cut;
             stream->shown_end = cut ? stream->n_bytes : stream->at + size;
             return true;
         }
@@ -219,6 +221,9 @@ static tap_status decode_pixels(tap_pixels *pixels, spng_ctx *codec, chunk_strea
     code = decode_rows(pixels, codec, &format, header->interlace_method != 0, scratch, raw_bytes,
                        scratch + raw_bytes);
     free(scratch);
+    /* libspng forgives an IEND without the end of its CRC. */
+    if (code == SPNG_OK && stream->cut)
+        code = SPNG_IO_EOF;
     return code == SPNG_OK ? TAP_OK : fail(stream, code, err);
 }
 
@@ -226,7 +231,8 @@ tap_status tap_decode_png(tap_pixels *pixels, const uint8_t *bytes, size_t n_byt
                           uint64_t max_pixels, tap_error *err)
 {
     enum { MAX_SIDE = 1 << 20 };
-    chunk_stream stream = {bytes, n_bytes, 0, TAP_PNG_SIGNATURE_BYTES};
+    chunk_stream stream = {
+        .bytes = bytes, .n_bytes = n_bytes, .shown_end = TAP_PNG_SIGNATURE_BYTES};
     spng_ctx *codec = spng_ctx_new(0);
     if (codec == NULL)
         return tap_fail(err, TAP_ERR_MEMORY, "out of memory for a PNG");
