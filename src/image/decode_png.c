@@ -85,6 +85,7 @@ static tap_status fail(const chunk_stream *stream, int code, tap_error *err)
                         "PNG: a chunk's CRC is wrong, near byte %zu of %zu: the file is damaged",
                         stream->at, stream->n_bytes);
     case SPNG_EMEM:
+    case SPNG_EZLIB_INIT: /* inflateInit fails for want of memory only */
         return tap_fail(err, TAP_ERR_MEMORY, "out of memory for a PNG");
     case SPNG_ECHUNK_LIMITS:
     case SPNG_EUSER_WIDTH:

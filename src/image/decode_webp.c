@@ -34,6 +34,10 @@ static tap_status fail(VP8StatusCode code, size_t n_bytes, tap_error *err)
         return tap_fail(err, TAP_ERR_FORMAT,
                         "WebP: truncated: the picture's data ends early (%zu bytes)", n_bytes);
     case VP8_STATUS_OUT_OF_MEMORY:
+    /* The parameters are right and nobody aborts: so libwebp names a decoder or a row buffer that
+     * it could not make. */
+    case VP8_STATUS_INVALID_PARAM:
+    case VP8_STATUS_USER_ABORT:
         return tap_fail(err, TAP_ERR_MEMORY, "out of memory for a WebP");
     case VP8_STATUS_UNSUPPORTED_FEATURE:
         return tap_fail(err, TAP_ERR_UNSUPPORTED, "WebP: a feature that libwebp does not read");

@@ -41,7 +41,9 @@ tap_status tap_pixels_encode_png(const tap_pixels *pixels, uint8_t **bytes, size
     spng_ctx *codec = spng_ctx_new(SPNG_CTX_ENCODER);
     int code = codec == NULL ? SPNG_EMEM : encode_png(codec, pixels, bytes, n_bytes);
     spng_ctx_free(codec);
-    if (code == SPNG_EMEM)
+    /* Want of memory has three names: zlib's is the second; a buffer that could not grow is told
+     * only by the state that it leaves. */
+    if (code == SPNG_EMEM || code == SPNG_EZLIB_INIT || code == SPNG_EBADSTATE)
         return tap_fail(err, TAP_ERR_MEMORY, "out of memory while writing a PNG");
     if (code != SPNG_OK)
         return tap_fail(err, TAP_ERR_INTERNAL, "writing a PNG: %s", spng_strerror(code));
