@@ -167,7 +167,12 @@ static bool is_excused(tap_status status, const tap_error *err)
 static void sweep(action act, const tap_bytes *file, const char *name)
 {
     tap_error err;
-    assert_int_equal(act(file, &err), TAP_OK); /* first time: the libraries' own tables */
+    tap_status first = act(file, &err); /* the libraries make tables of their own, once */
+    if (first == TAP_ERR_UNSUPPORTED) {
+        print_message("%s: %s\n", name, err.message); /* built without WebP */
+        return;
+    }
+    assert_int_equal(first, TAP_OK);
     for (long k = 0;; k++) {
         long before = n_live;
         countdown = k;
