@@ -8,8 +8,7 @@
 
 #include <spng.h>
 
-/* ---- the file without its side chunks ---------------------------------------------------------
- */
+/* ---- the file without its side chunks -------------------------------------------------------- */
 
 typedef struct chunk_stream {
     const uint8_t *bytes;

@@ -6,8 +6,7 @@
 
 #include <spng.h>
 
-/* ---- PNG --------------------------------------------------------------------------------------
- */
+/* ---- PNG ------------------------------------------------------------------------------------- */
 
 static int encode_png(spng_ctx *codec, const tap_pixels *pixels, uint8_t **bytes, size_t *n_bytes)
 {
@@ -50,8 +49,7 @@ tap_status tap_pixels_encode_png(const tap_pixels *pixels, uint8_t **bytes, size
     return TAP_OK;
 }
 
-/* ---- JPEG -------------------------------------------------------------------------------------
- */
+/* ---- JPEG ------------------------------------------------------------------------------------ */
 
 /* All that an encode owns: it must outlive a longjmp. */
 typedef struct writer {

@@ -17,8 +17,7 @@ enum { STRIP = 16, WEIGHT_BITS = 22 };
 typedef uint8_t bytes16 __attribute__((vector_size(16)));
 typedef int32_t words16 __attribute__((vector_size(64)));
 
-/* ---- weights ----------------------------------------------------------------------------------
- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
 /* For each output sample: its first input sample, how many, and as many weights. */
 typedef struct axis {
@@ -62,11 +61,9 @@ static void weigh_sample(axis *a, uint32_t i, uint32_t n, uint32_t m, double *ra
     a->count[i] = count;
 }
 
-/* ---- memory -----------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Where each table lies in the caller's scratch. A table that is not needed has the place of the
- * next one. */
+/* Where each table lies in the caller's scratch. */
 typedef struct layout {
     size_t first_x, count_x, weights_x, first_y, count_y, weights_y;
     size_t raw;       /* doubles: one sample's weights before rounding */
@@ -117,8 +114,7 @@ bool tap_resize_scratch_bytes(uint32_t src_width, uint32_t src_height, uint32_t 
     return true;
 }
 
-/* ---- sums of rows ------------------------------------------------------------------------------
- */
+/* ---- sums of rows ---------------------------------------------------------------------------- */
 
 /* out[x] = (2^21 + sum_j weights[j] * in[j * width + x]) >> 22 for from <= x < width. The sum of
  * the weights may pass 2^22 by a rounding error each, hence the upper clamp; none is negative. */
@@ -205,8 +201,7 @@ static row_summer choose_summer(void)
     return sum_rows_portable;
 }
 
-/* ---- strips ------------------------------------------------------------------------------------
- */
+/* ---- strips ---------------------------------------------------------------------------------- */
 
 /* Four perfect shuffles of 16 registers transpose 16 x 16 bytes. */
 static inline void transpose_block(bytes16 rows[STRIP])
@@ -268,8 +263,7 @@ static void sum_columns(uint8_t *dst, size_t m, const uint8_t *src, size_t n, si
     }
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------
- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static void resize(uint8_t *dst, uint32_t dst_width, uint32_t dst_height, const uint8_t *src,
                    uint32_t src_width, uint32_t src_height, void *scratch, row_summer sum)

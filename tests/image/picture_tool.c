@@ -1,13 +1,13 @@
 /* The image room behind a pipe, for test_pillow.py: binary requests on standard input, answers on
  * standard output, all numbers little-endian as this machine has them. One letter, then:
  *
- *   D  exif u32, max_pixels u64, n u32, n bytes      decode
- *   R  sw sh dw dh u32, sw * sh bytes                 resize, by both code paths
- *   P  format gray w h cw ch u32, stride i32, n u32, n bytes   a plane (the first row is the last
- *                                                     in memory if stride is negative)
- *   J  w h restart arithmetic progressive u32, w * h * 3 bytes   a JPEG by libjpeg's
- *                                                     own means, in forms that Pillow can't write
- *   E  kind (0 PNG, 1 JPEG) w h channels u32, pixels  encode
+ *   D  exif u32, max_pixels u64, n u32, n bytes: decode
+ *   R  sw sh dw dh u32, sw * sh bytes: resize, by both code paths, which must agree
+ *   P  format gray w h cw ch u32, stride i32, n u32, n bytes: a plane (with a negative stride the
+ *      first row is the last in memory)
+ *   J  w h restart arithmetic progressive u32, w * h * 3 bytes: a JPEG by libjpeg's own means, in
+ *      forms that Pillow can't write
+ *   E  kind (0 PNG, 1 JPEG) w h channels u32, pixels: encode
  *
  * An answer is a u32 status, a u32 count of numbers, those as u32, a u32 length, as many bytes;
  * the bytes of a failure are its message. */

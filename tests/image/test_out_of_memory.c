@@ -24,8 +24,7 @@
 
 #if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
-/* ---- memory that runs out ----------------------------------------------------------------------
- */
+/* ---- memory that runs out -------------------------------------------------------------------- */
 
 extern void *__libc_malloc(size_t size);
 extern void *__libc_calloc(size_t count, size_t size);
@@ -93,8 +92,7 @@ TAP_API void free(void *memory)
     __libc_free(memory);
 }
 
-/* ---- the sweep ---------------------------------------------------------------------------------
- */
+/* ---- the sweep ------------------------------------------------------------------------------- */
 
 typedef tap_status (*action)(const tap_bytes *file, tap_error *err);
 
