@@ -232,13 +232,13 @@ static tap_status find_tensors(struct tensors *tensors, const tap_weights *weigh
     return TAP_OK;
 }
 
-/* "(64, 1, 3, 3)"; 0 is a size that the tensor is free to choose. */
-static void print_shape(char *text, size_t size, const size_t *shape, size_t rank)
+/* "(64, 1, 3, 3)", with a word in place of 0. */
+static void print_shape(char *text, size_t size, const size_t *shape, size_t rank, const char *zero)
 {
     size_t used = (size_t)snprintf(text, size, "(");
     for (size_t i = 0; i < rank && used < size; i++) {
         const char *between = i == 0 ? "" : ", ";
-        int n = shape[i] == 0 ? snprintf(text + used, size - used, "%sany", between)
+        int n = shape[i] == 0 ? snprintf(text + used, size - used, "%s%s", between, zero)
                               : snprintf(text + used, size - used, "%s%zu", between, shape[i]);
         used += (size_t)n;
     }
@@ -255,11 +255,11 @@ static tap_status check_shape(size_t *widths, const tap_tensor *tensor,
     size_t rank = bias ? 1 : 4;
     bool right = tensor->rank == rank;
     for (size_t i = 0; right && i < rank; i++)
-        right = tensor->shape[i] == wanted[i] || (wanted[i] == 0 && tensor->shape[i] > 0);
+        right = tensor->shape[i] > 0 && (wanted[i] == 0 || tensor->shape[i] == wanted[i]);
     if (!right) {
         char expected[64], found[TAP_TENSOR_MAX_RANK * 24];
-        print_shape(expected, sizeof expected, wanted, rank);
-        print_shape(found, sizeof found, tensor->shape, tensor->rank);
+        print_shape(expected, sizeof expected, wanted, rank, "any");
+        print_shape(found, sizeof found, tensor->shape, tensor->rank, "0");
         return tap_fail(err, TAP_ERR_FORMAT, "%s: tensor '%s' has the shape %s, expected %s%s",
                         file, tensor->name, found, expected, why);
     }

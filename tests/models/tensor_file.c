@@ -42,7 +42,8 @@ struct file_tensor *file_find(struct tensor_file *file, const char *name)
 
 void file_remove(struct tensor_file *file, const char *name)
 {
-    *file_find(file, name) = file->tensors[--file->n];
+    struct file_tensor *removed = file_find(file, name);
+    *removed = file->tensors[--file->n];
 }
 
 struct file_tensor *file_add(struct tensor_file *file, const char *name)

@@ -199,13 +199,32 @@ static bool is_at(const tap_point *point, const float *row)
     return (float)point->x == row[0] && (float)point->y == row[1];
 }
 
-/* All of them in the same order: these photos have no near ties under the real weights. */
-static void assert_same_points(const tap_point *points, size_t n, const struct array *wanted)
+/* Scores that are closer than this may change places: single precision moves them by 1.2e-6 here
+ * (the README's fp32 against fp64), Winograd's transforms by a few times that. */
+static const float near_tie = 1e-5f;
+
+/* wanted's row for the point, or NULL. */
+static const float *find_row(const struct array *wanted, const tap_point *point)
+{
+    for (size_t i = 0; i < wanted->shape[0]; i++)
+        if (is_at(point, wanted->values + 3 * i))
+            return wanted->values + 3 * i;
+    return NULL;
+}
+
+/* All of them, at the same pixels, in the same order but for near ties; at the cut of a limit a
+ * near tie may bring in another point. */
+static void assert_same_points(const tap_point *points, size_t n, const struct array *wanted,
+                               bool limited)
 {
     assert_int_equal(n, wanted->shape[0]);
     for (size_t i = 0; i < n; i++) {
-        const float *row = wanted->values + 3 * i;
-        if (!is_at(&points[i], row) || !(fabsf(points[i].score - row[2]) <= 1e-4f))
+        const float *row = wanted->values + 3 * i, *found = find_row(wanted, &points[i]);
+        float last = wanted->values[3 * n - 1];
+        bool at_cut = found == NULL && limited && fabsf(points[i].score - last) <= near_tie;
+        bool right = at_cut || (found != NULL && fabsf(found[2] - row[2]) <= near_tie &&
+                                fabsf(points[i].score - found[2]) <= 1e-4f);
+        if (!right)
             fail_msg("point %zu is (%u, %u) %g, expected (%g, %g) %g", i, points[i].x, points[i].y,
                      (double)points[i].score, (double)row[0], (double)row[1], (double)row[2]);
     }
@@ -309,7 +328,7 @@ static void check_real_picture(struct network *network, const struct picture *pi
         snprintf(key, sizeof key, "%s.%s", picture->stem, name);
         kp = load_shared(SET "real/%s.kp.npy%s", key, "");
         assert_int_equal(kp.shape[0], (size_t)json_number(variant, "num_keypoints"));
-        assert_same_points(points, n, &kp);
+        assert_same_points(points, n, &kp, n == (size_t)options.max_keypoints);
         if (strcmp(name, "r4") == 0) {
             struct array desc = load_shared(SET "real/%s.desc.npy%s", picture->stem, "");
             assert_descriptors(network, &kp, 3, &desc);
