@@ -13,7 +13,17 @@ typedef struct tap_pixels {
     bool exif_applied;    /* turned upright (only if asked, and the orientation was not 1) */
 } tap_pixels;
 
-/* JPEG, PNG or WebP by content. Limits are checked before memory is taken. */
+/* JPEG, PNG or WebP by content, as PIL's convert("RGB") gives them; grey stays one channel. pixels
+ * need not be initialised; it owns memory only after TAP_OK. The pixel limit is checked from the
+ * header, before memory is taken.
+ * Conventions  alpha and tRNS dropped; 16 bits keep the high byte, grey too; an index past the
+ *              palette is a grey of that value; four-channel JPEGs are taken for inverted (Adobe),
+ *              RGB = K - (255 - C) K / 255; a WebP animation gives its first frame.
+ * Errors       TAP_ERR_FORMAT: cut or damaged anywhere, even where other readers fill in grey: a
+ *              JPEG without its end marker or with bad codes, a PNG with a wrong CRC in a chunk that
+ *              makes pixels or without IEND. TAP_ERR_LIMIT: pixels, 64 to 500 JPEG scans (by size).
+ *              TAP_ERR_UNSUPPORTED: GIF, TIFF and such by name; 12-bit, lossless, two-channel JPEG;
+ *              WebP if built without. TAP_ERR_MEMORY. */
 tap_status tap_pixels_decode(tap_pixels *pixels, const uint8_t *bytes, size_t n_bytes,
                              tap_exif exif, uint64_t max_pixels, tap_error *err);
 void tap_pixels_free(tap_pixels *pixels);
