@@ -40,7 +40,7 @@ static tap_status open_regular(int *fd, size_t *size, const char *path, size_t m
 tap_status tap_bytes_map(tap_bytes *bytes, const char *path, size_t max_bytes, tap_error *err)
 {
     int fd;
-    size_t size;
+    size_t size = 0;
     *bytes = (tap_bytes){0};
     TAP_TRY(open_regular(&fd, &size, path, max_bytes, err));
     if (size == 0) {
@@ -102,7 +102,7 @@ tap_status tap_bytes_read(tap_bytes *bytes, const char *path, size_t max_bytes, 
     if (strcmp(path, "-") == 0)
         return read_all(bytes, STDIN_FILENO, "standard input", 65535, max_bytes, err);
     int fd;
-    size_t size;
+    size_t size = 0;
     TAP_TRY(open_regular(&fd, &size, path, max_bytes, err));
     tap_status status = read_all(bytes, fd, path, size, max_bytes, err);
     close(fd);
