@@ -20,8 +20,8 @@ typedef struct tap_pixels {
  *              palette is a grey of that value; four-channel JPEGs are taken for inverted (Adobe),
  *              RGB = K - (255 - C) K / 255; a WebP animation gives its first frame.
  * Errors       TAP_ERR_FORMAT: cut or damaged anywhere, even where other readers fill in grey: a
- *              JPEG without its end marker or with bad codes, a PNG with a wrong CRC in a chunk that
- *              makes pixels or without IEND. TAP_ERR_LIMIT: pixels, 64 to 500 JPEG scans (by size).
+ *              JPEG without its end marker or with bad codes, a PNG without IEND or with a wrong
+ *              CRC in a chunk that makes pixels. TAP_ERR_LIMIT: pixels, 64 to 500 JPEG scans (by size).
  *              TAP_ERR_UNSUPPORTED: GIF, TIFF and such by name; 12-bit, lossless, two-channel JPEG;
  *              WebP if built without. TAP_ERR_MEMORY. */
 tap_status tap_pixels_decode(tap_pixels *pixels, const uint8_t *bytes, size_t n_bytes,
