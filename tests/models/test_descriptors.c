@@ -107,6 +107,18 @@ static void a_map_of_zeros_gives_zeros(void **state)
         assert_true(found[c] == 0);
 }
 
+/* Only a length below 1e-12 counts as none. */
+static void faint_vectors_become_unit_vectors(void **state)
+{
+    (void)state;
+    float map[4 * 20], found[20];
+    for (size_t i = 0; i < 4 * 20; i++)
+        map[i] = 1e-10f;
+    tap_descriptors_sample(found, (float[]){8, 8}, 1, map, 2, 2, 20);
+    for (size_t c = 0; c < 20; c++)
+        assert_true(fabs((double)found[c] - sqrt(1.0 / 20)) < 1e-6);
+}
+
 static void points_outside_are_zeros_not_faults(void **state)
 {
     (void)state;
@@ -155,6 +167,7 @@ int main(void)
         cmocka_unit_test(reference_descriptors),
         cmocka_unit_test(any_width_follows_the_formula),
         cmocka_unit_test(a_map_of_zeros_gives_zeros),
+        cmocka_unit_test(faint_vectors_become_unit_vectors),
         cmocka_unit_test(points_outside_are_zeros_not_faults),
         cmocka_unit_test(reference_scores_from_logits),
     };

@@ -112,6 +112,17 @@ static void rounding_over_one_is_a_distance_of_zero(void **state)
     tap_match_pair pairs[1];
     tap_match_options options = {sizeof options, 1, 0.5f};
     assert_int_equal(match(pairs, similarity, 1, 2, &options), 1);
+    const float twins[2] = {1.0000004f, 1.0000002f}; /* both at no distance: no telling apart */
+    assert_int_equal(match(pairs, twins, 1, 2, &options), 0);
+}
+
+static void the_least_similarity_itself_is_enough(void **state)
+{
+    (void)state;
+    tap_match_pair pairs[1];
+    tap_match_options options = {sizeof options, 0.75f, 0};
+    assert_int_equal(match(pairs, (float[]){0.75f}, 1, 1, &options), 1);
+    assert_int_equal(match(pairs, (float[]){0.7499f}, 1, 1, &options), 0);
 }
 
 static void numbers_that_are_none_match_nothing(void **state)
@@ -129,6 +140,7 @@ int main(void)
         cmocka_unit_test(a_tie_goes_to_the_lower_row),
         cmocka_unit_test(two_equal_candidates_fail_the_ratio),
         cmocka_unit_test(rounding_over_one_is_a_distance_of_zero),
+        cmocka_unit_test(the_least_similarity_itself_is_enough),
         cmocka_unit_test(numbers_that_are_none_match_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -149,6 +149,16 @@ static void each_missing_tensor_is_named(void **state)
     }
 }
 
+static void half_a_descriptor_head_is_no_detector(void **state)
+{
+    (void)state;
+    struct tensor_file file;
+    file_init(&file, NAMED_BY_HUGGING_FACE, "");
+    file.n = 22; /* the head's first convolution alone */
+    assert_refused(&file, TAP_ERR_FORMAT,
+                   "'descriptor_decoder.conv_descriptor_b.weight' is missing");
+}
+
 static void each_renamed_tensor_is_missing(void **state)
 {
     (void)state;
@@ -368,6 +378,42 @@ static void configs_that_disagree_are_refused(void **state)
 
 /* ---- the plan ------------------------------------------------------------------------------ */
 
+/* Which operation reads which, rectifies, pools: docs/superpoint.md, "The network". */
+static void the_plan_is_the_network_of_the_paper(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t reads, kernel, out;
+        bool relu, pool;
+    } wanted[14] = {{0, 3, 4, true, false},    {1, 3, 4, true, true},    {2, 3, 4, true, false},
+                    {3, 3, 4, true, true},     {4, 3, 8, true, false},   {5, 3, 8, true, true},
+                    {6, 3, 8, true, false},    {7, 3, 8, true, false},   {8, 3, 12, true, false},
+                    {9, 1, 65, false, false},  {10, 0, 1, false, false}, {8, 3, 12, true, false},
+                    {12, 1, 20, false, false}, {13, 0, 20, false, false}};
+    struct tensor_file file;
+    tap_superpoint *model;
+    tap_plan *plan;
+    tap_error err;
+    file_init(&file, NAMED_BY_HUGGING_FACE, "");
+    assert_ok(tap_superpoint_create(&model, file_open(&file), NULL, &err), err);
+    file_close(&file);
+    assert_ok(tap_superpoint_plan(model, 64, 32, true, &plan, &err), err);
+    assert_int_equal(plan->n_ops, 14);
+    for (size_t i = 0; i < 14; i++) {
+        const tap_op *op = &plan->ops[i];
+        assert_int_equal(op->kind, i == 10   ? TAP_OP_CELL_SOFTMAX
+                                   : i == 13 ? TAP_OP_L2_NORM
+                                             : TAP_OP_CONV);
+        /* Buffer 0 is the input; operation i gives buffer i + 1. */
+        assert_int_equal(op->input, wanted[i].reads);
+        assert_int_equal(op->kernel, wanted[i].kernel);
+        assert_int_equal(plan->shapes[op->output].channels, wanted[i].out);
+        assert_true(op->relu == wanted[i].relu && op->pool == wanted[i].pool);
+    }
+    tap_plan_free(plan);
+    tap_superpoint_free(model);
+}
+
 static void sizes_that_the_cell_does_not_divide_are_refused(void **state)
 {
     (void)state;
@@ -446,6 +492,7 @@ int main(void)
         cmocka_unit_test(the_model_describes_itself),
         cmocka_unit_test(a_file_without_the_head_is_a_detector),
         cmocka_unit_test(each_missing_tensor_is_named),
+        cmocka_unit_test(half_a_descriptor_head_is_no_detector),
         cmocka_unit_test(each_renamed_tensor_is_missing),
         cmocka_unit_test(extra_tensors_are_named),
         cmocka_unit_test(very_old_exports_are_unsupported),
@@ -456,6 +503,7 @@ int main(void)
         cmocka_unit_test(values_that_are_not_finite_are_named),
         cmocka_unit_test(configs_that_agree_are_taken),
         cmocka_unit_test(configs_that_disagree_are_refused),
+        cmocka_unit_test(the_plan_is_the_network_of_the_paper),
         cmocka_unit_test(sizes_that_the_cell_does_not_divide_are_refused),
         cmocka_unit_test(points_move_with_the_picture),
     };
