@@ -21,9 +21,9 @@ typedef struct tap_pixels {
  *              RGB = K - (255 - C) K / 255; a WebP animation gives its first frame.
  * Errors       TAP_ERR_FORMAT: cut or damaged anywhere, even where other readers fill in grey: a
  *              JPEG without its end marker or with bad codes, a PNG without IEND or with a wrong
- *              CRC in a chunk that makes pixels. TAP_ERR_LIMIT: pixels, 64 to 500 JPEG scans (by size).
- *              TAP_ERR_UNSUPPORTED: GIF, TIFF and such by name; 12-bit, lossless, two-channel JPEG;
- *              WebP if built without. TAP_ERR_MEMORY. */
+ *              CRC in a chunk that makes pixels. TAP_ERR_LIMIT: pixels; 64 to 500 JPEG scans,
+ *              fewer for larger pictures. TAP_ERR_UNSUPPORTED: GIF, TIFF and such by name;
+ *              12-bit, lossless and two-channel JPEG; WebP if built without. TAP_ERR_MEMORY. */
 tap_status tap_pixels_decode(tap_pixels *pixels, const uint8_t *bytes, size_t n_bytes,
                              tap_exif exif, uint64_t max_pixels, tap_error *err);
 void tap_pixels_free(tap_pixels *pixels);
