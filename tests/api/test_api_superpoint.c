@@ -269,9 +269,12 @@ static void wrong_images_are_named(void **state)
         assert_fails(
             tap_superpoint_pixels(run.session, &wrong[i].image, &run.options, run.points, &run.err),
             TAP_ERR_ARGUMENT, run.err, "");
-    assert_fails(
-        tap_superpoint_encoded(run.session, "GIF89a", 6, &run.options, run.points, &run.err),
-        TAP_ERR_FORMAT, run.err, "");
+    assert_fails(tap_superpoint_encoded(run.session, "GIF89a..........", 16, &run.options,
+                                        run.points, &run.err),
+                 TAP_ERR_UNSUPPORTED, run.err, "GIF");
+    assert_fails(tap_superpoint_encoded(run.session, "no picture at all", 17, &run.options,
+                                        run.points, &run.err),
+                 TAP_ERR_FORMAT, run.err, "");
     assert_fails(
         tap_superpoint_file(run.session, "/nowhere.jpg", &run.options, run.points, &run.err),
         TAP_ERR_NOT_FOUND, run.err, "/nowhere.jpg");
