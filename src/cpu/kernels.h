@@ -1,9 +1,9 @@
-/* The kernels of one instruction set, as a table. Every table is the same source, kernels.inc,
- * compiled with that set's vectors (kernels_<isa>.c), so they differ in width, not in meaning.
+/* The kernel table: what an instruction set has to offer, one table in each kernels_<isa>.c.
  *
- * Layout. An activation is [rows][columns][channels], channels padded to a multiple of
- * TAP_PANEL with zeros; `step` is the distance between rows in floats. A weight matrix is packed
- * into panels of TAP_PANEL columns: [panel][k][TAP_PANEL]. */
+ * A NULL entry is taken from the portable table, which has them all. Strides are in floats; memory
+ * needs no alignment unless it is said. Nothing reads or writes outside what its comment names.
+ * Every kernel gives the same bits for a row, a tile or a position whatever its neighbours, so work
+ * may be split over those at will. */
 #ifndef TAP_CPU_KERNELS_H
 #define TAP_CPU_KERNELS_H
 
@@ -11,57 +11,79 @@
 #include <stddef.h>
 
 enum {
-    TAP_PANEL = 16,
-    TAP_TILE_IN = 6, /* Winograd F(4x4, 3x3): 6x6 in, 4x4 out */
-    TAP_TILE_OUT = 4,
-    TAP_PLANES = TAP_TILE_IN * TAP_TILE_IN
+    TAP_PANEL = 16,       /* columns of a packed panel; channel counts below are multiples of it */
+    TAP_TILE = 4,         /* outputs of a Winograd tile along a side */
+    TAP_TILE_INPUT = 6,   /* its inputs along a side */
+    TAP_TILE_PLANES = 36, /* products of a tile */
 };
 
+/* c[m][n] = a[m][k] b, with b packed as [n / TAP_PANEL][k][TAP_PANEL]; n a multiple of TAP_PANEL.
+ * Each element is a chain of k multiply-adds in order of k: its error is at most k rounding units
+ * of the sum of the absolute products. */
+typedef void (*tap_gemm_fn)(float *restrict c, size_t c_row, const float *restrict a, size_t a_row,
+                            const float *restrict b, size_t m, size_t k, size_t n);
+
+/* V = B^T d B of n_tiles tiles beside each other, F(4x4, 3x3) with the points 0, +-1, +-2
+ * (Lavin and Gray, 2015, arXiv:1509.09308):
+ * x [6][4 n_tiles + 2][channels], v plane p of tile t at v + p * v_plane + t * channels. */
+typedef void (*tap_winograd_input_fn)(float *restrict v, size_t v_plane, const float *restrict x,
+                                      size_t x_row, size_t x_pixel, size_t channels,
+                                      size_t n_tiles);
+
+/* y = A^T m A + bias, then max(y, 0) if relu, of n_tiles tiles beside each other; m as v above.
+ * y [4][4 n_tiles][channels], or [2][2 n_tiles][channels] after 2x2 maxima for the pooling one. */
+typedef void (*tap_winograd_output_fn)(float *restrict y, size_t y_row, size_t y_pixel,
+                                       const float *restrict m, size_t m_plane,
+                                       const float *restrict bias, size_t channels, size_t n_tiles,
+                                       bool relu);
+
+/* A 3x3 convolution of few channels, without padding: x [rows + 2][columns + 2][n_in],
+ * weights [channels / TAP_PANEL][3][n_in][3][TAP_PANEL], y [rows][columns][channels]. */
+typedef struct tap_direct {
+    float *y;
+    const float *x, *weights, *bias;
+    size_t y_row, y_pixel, x_row;
+    size_t rows, columns, n_in, channels;
+    bool relu;
+} tap_direct;
+typedef void (*tap_direct_fn)(const tap_direct *direct);
+
+/* y[m][n] = c[m][n] + bias[n], then max(y, 0) if relu; any n; y may be c. */
+typedef void (*tap_bias_fn)(float *y, size_t y_row, const float *c, size_t c_row, const float *bias,
+                            size_t m, size_t n, bool relu);
+
+/* y[i] = exp(x[i] - max x) / sum over n values, any n > 0. exp by a polynomial of degree 6 after
+ * the reduction to |r| <= ln 2 / 2: relative error below 2e-7 for x in [-87, 0], and values under
+ * -87 give at most 2e-38. */
+typedef void (*tap_softmax_fn)(float *restrict y, const float *restrict x, size_t n);
+
+/* y = x / max(|x|, 1e-12) over n values, any n > 0. */
+typedef void (*tap_l2_norm_fn)(float *restrict y, const float *restrict x, size_t n);
+
 typedef struct tap_kernels {
-    const char *name;
-
-    /* c[rows][TAP_PANEL] = a[rows][k] * panel[k][TAP_PANEL]; rows of c lie ldc, of a lda floats
-     * apart. Each element is one chain of fused multiply-adds in order of k, whatever the number
-     * of rows: error <= k/2 ulp of sum |a b| (Higham 2002, 3.1). */
-    void (*gemm)(float *c, size_t ldc, const float *a, size_t lda, const float *panel, size_t rows,
-                 size_t k);
-
-    /* y = max(y + bias, 0 if relu), over `rows` rows of n values, n a multiple of TAP_PANEL. */
-    void (*bias_relu)(float *y, size_t step, const float *bias, size_t rows, size_t n, bool relu);
-
-    /* Row y of the direct 3x3 convolution of one channel: out[columns][channels], weights
-     * [9][channels]; x0, x1, x2 are the input's rows above, at and below, from one column to the
-     * left of the first output. */
-    void (*conv_one)(float *out, const float *x0, const float *x1, const float *x2,
-                     const float *weights, const float *bias, size_t columns, size_t channels,
-                     bool relu);
-
-    /* v[plane][channels] of one 6x6 tile at x: B^T d B (Lavin and Gray 2016, arXiv:1509.09308). */
-    void (*winograd_in)(float *v, size_t plane, const float *x, size_t step, size_t channels);
-
-    /* y of one tile from m[plane][channels]: A^T m A + bias, then ReLU, then 2x2 maximum if asked.
-     * rows, columns: how much of the 4x4 tile lies in the picture. y's pixels are pixel floats
-     * apart. */
-    void (*winograd_out)(float *y, size_t step, size_t pixel, const float *m, size_t plane,
-                         const float *bias, size_t channels, size_t rows, size_t columns, bool relu,
-                         bool pool);
-
-    /* One cell: softmax over logits[cell * cell + 1], the last dropped, unfolded into
-     * out[cell][cell], rows step floats apart. exp's error <= 2 ulp. logits is overwritten. */
-    void (*cell_softmax)(float *out, size_t step, float *logits, size_t cell);
-
-    /* y[n] = x[n] / max(|x|, 1e-12), n a multiple of TAP_PANEL; y and x may be the same. Writes
-     * n_out values. */
-    void (*l2_norm)(float *y, const float *x, size_t n, size_t n_out);
+    const char *isa;
+    tap_gemm_fn gemm;
+    tap_winograd_input_fn winograd_input;
+    tap_winograd_output_fn winograd_output, winograd_output_pool;
+    tap_direct_fn direct;
+    tap_bias_fn bias;
+    tap_softmax_fn softmax;
+    tap_l2_norm_fn l2_norm;
 } tap_kernels;
 
 extern const tap_kernels tap_kernels_scalar;
 #if defined(__x86_64__)
-extern const tap_kernels tap_kernels_avx2;
-extern const tap_kernels tap_kernels_avx512;
-#endif
-#if defined(__aarch64__)
+extern const tap_kernels tap_kernels_avx2, tap_kernels_avx512;
+#elif defined(__aarch64__)
 extern const tap_kernels tap_kernels_neon;
 #endif
+
+/* The tables of this build, best first; i past the last gives NULL. */
+const tap_kernels *tap_kernels_at(size_t i);
+bool tap_kernels_runnable(const tap_kernels *kernels);
+/* table with its gaps filled from the portable one. */
+tap_kernels tap_kernels_complete(const tap_kernels *table);
+/* A line an entry: its name and whose kernel it is. */
+void tap_kernels_print(const tap_kernels *table, char *text, size_t size);
 
 #endif

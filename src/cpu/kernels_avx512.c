@@ -1,27 +1,65 @@
-/* AVX-512F: 16 floats, a 12 x 16 block. */
+/* AVX-512F: thirty-two registers of sixteen floats. Compiled everywhere, run only where the CPU
+ * has it; see docs/performance.md for what has been tried. */
+#include "kernels.h"
+
 #include <immintrin.h>
+#include <math.h>
+#include <stdint.h>
 
-enum { VL = 16, MR = 12 };
-typedef __m512 vec;
+#define LANES            16
+#define VEC_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
+#define VEC_MAX(a, b)    _mm512_max_ps(a, b)
 
-#define load(p)        _mm512_loadu_ps(p)
-#define store(p, v)    _mm512_storeu_ps(p, v)
-#define set1(x)        _mm512_set1_ps(x)
-#define add(a, b)      _mm512_add_ps(a, b)
-#define sub(a, b)      _mm512_sub_ps(a, b)
-#define mul(a, b)      _mm512_mul_ps(a, b)
-#define max(a, b)      _mm512_max_ps(a, b)
-#define madd(a, b, c)  _mm512_fmadd_ps(a, b, c)
-#define nmadd(a, b, c) _mm512_fnmadd_ps(a, b, c)
-#define keep(v)        __asm__("" : "+v"(v))
-#define round_even(v)  _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+#include "vector.inc"
 
-static inline vec exp2_int(vec n)
+enum { ROWS = 12, PAIR = 2 }; /* 12 rows x 2 panels: 24 sums, 24 FMAs on 14 loads a step */
+
+static inline __attribute__((always_inline)) void gemm_rows(float *restrict c, size_t c_row,
+                                                            const float *restrict a, size_t a_row,
+                                                            const float *restrict b, size_t k,
+                                                            size_t rows, size_t panels)
 {
-    __m512i bits = _mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127));
-    return _mm512_castsi512_ps(_mm512_slli_epi32(bits, 23));
+    vec sum[ROWS][PAIR] = {0};
+    for (size_t i = 0; i < k; i++, b += TAP_PANEL) {
+        const vec left = load(b), right = panels == PAIR ? load(b + k * TAP_PANEL) : left;
+        for (size_t row = 0; row < rows; row++) {
+            const vec value = splat(a[row * a_row + i]);
+            sum[row][0] = VEC_FMA(value, left, sum[row][0]);
+            if (panels == PAIR)
+                sum[row][1] = VEC_FMA(value, right, sum[row][1]);
+        }
+    }
+    for (size_t row = 0; row < rows; row++)
+        for (size_t panel = 0; panel < panels; panel++)
+            store(c + row * c_row + panel * TAP_PANEL, sum[row][panel]);
 }
 
-#define TABLE tap_kernels_avx512
-#define NAME  "avx512"
-#include "kernels.inc"
+static void gemm(float *restrict c, size_t c_row, const float *restrict a, size_t a_row,
+                 const float *restrict b, size_t m, size_t k, size_t n)
+{
+    for (size_t column = 0; column < n;) {
+        size_t row = 0, panels = n - column >= (size_t)PAIR * TAP_PANEL ? PAIR : 1;
+        for (; panels == PAIR && row + ROWS <= m; row += ROWS)
+            gemm_rows(c + row * c_row + column, c_row, a + row * a_row, a_row, b, k, ROWS, PAIR);
+        for (; panels == 1 && row + ROWS <= m; row += ROWS)
+            gemm_rows(c + row * c_row + column, c_row, a + row * a_row, a_row, b, k, ROWS, 1);
+        for (; panels == PAIR && row < m; row++)
+            gemm_rows(c + row * c_row + column, c_row, a + row * a_row, a_row, b, k, 1, PAIR);
+        for (; row < m; row++)
+            gemm_rows(c + row * c_row + column, c_row, a + row * a_row, a_row, b, k, 1, 1);
+        column += panels * TAP_PANEL;
+        b += panels * k * TAP_PANEL;
+    }
+}
+
+const tap_kernels tap_kernels_avx512 = {
+    .isa = "avx512",
+    .gemm = gemm,
+    .winograd_input = winograd_input,
+    .winograd_output = winograd_output,
+    .winograd_output_pool = winograd_output_pool,
+    .direct = direct_conv,
+    .bias = bias_rows,
+    .softmax = softmax,
+    .l2_norm = l2_norm,
+};

@@ -1,87 +1,61 @@
-/* Portable C: four floats in a struct, which any compiler keeps in whatever it has. Products and
- * sums are rounded one by one, so its results differ from the other tables' in the last bits. */
+/* Portable C: vectors of four floats by the compilers' own types, which every target has, or
+ * imitates. Products are rounded before they are added. */
+#include "kernels.h"
+
 #include <math.h>
 #include <stdint.h>
-#include <string.h>
 
-enum { VL = 4, MR = 4 };
-typedef struct vec {
-    float lane[VL];
-} vec;
+#define LANES            4
+#define VEC_FMA(a, b, c) ((a) * (b) + (c))
+#define VEC_MAX(a, b)    larger(a, b)
 
-static inline vec load(const float *p)
+typedef float vec4 __attribute__((vector_size(16)));
+typedef int32_t int4 __attribute__((vector_size(16)));
+
+static inline vec4 larger(vec4 a, vec4 b)
 {
-    vec v;
-    memcpy(&v, p, sizeof v);
-    return v;
+    int4 mask = (int4)(a > b);
+    return (vec4)(((int4)a & mask) | ((int4)b & ~mask));
 }
 
-static inline void store(float *p, vec v)
+#include "vector.inc"
+
+/* rows x TAP_PANEL elements of c. */
+static inline __attribute__((always_inline)) void gemm_tile(float *restrict c, size_t c_row,
+                                                            const float *restrict a, size_t a_row,
+                                                            const float *restrict b, size_t k,
+                                                            size_t rows)
 {
-    memcpy(p, &v, sizeof v);
+    vec sum[3][HALVES] = {0};
+    for (size_t i = 0; i < k; i++, b += TAP_PANEL)
+        for (size_t row = 0; row < rows; row++)
+            for (size_t j = 0; j < HALVES; j++)
+                sum[row][j] += splat(a[row * a_row + i]) * load(b + j * LANES);
+    for (size_t row = 0; row < rows; row++)
+        for (size_t j = 0; j < HALVES; j++)
+            store(c + row * c_row + j * LANES, sum[row][j]);
 }
 
-#define LANES(expression)           \
-    vec out;                        \
-    for (int i = 0; i < VL; i++)    \
-        out.lane[i] = (expression); \
-    return out
-
-static inline vec set1(float x)
+static void gemm(float *restrict c, size_t c_row, const float *restrict a, size_t a_row,
+                 const float *restrict b, size_t m, size_t k, size_t n)
 {
-    LANES(x);
+    for (size_t column = 0; column < n; column += TAP_PANEL, b += k * TAP_PANEL) {
+        size_t row = 0;
+        for (; row + 3 <= m; row += 3)
+            gemm_tile(c + row * c_row + column, c_row, a + row * a_row, a_row, b, k, 3);
+        for (; row < m; row++)
+            gemm_tile(c + row * c_row + column, c_row, a + row * a_row, a_row, b, k, 1);
+    }
 }
 
-static inline vec add(vec a, vec b)
-{
-    LANES(a.lane[i] + b.lane[i]);
-}
-
-static inline vec sub(vec a, vec b)
-{
-    LANES(a.lane[i] - b.lane[i]);
-}
-
-static inline vec mul(vec a, vec b)
-{
-    LANES(a.lane[i] * b.lane[i]);
-}
-
-static inline vec max(vec a, vec b)
-{
-    LANES(a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]);
-}
-
-static inline vec madd(vec a, vec b, vec c)
-{
-    LANES(a.lane[i] * b.lane[i] + c.lane[i]);
-}
-
-static inline vec nmadd(vec a, vec b, vec c)
-{
-    LANES(c.lane[i] - a.lane[i] * b.lane[i]);
-}
-
-static inline vec round_even(vec v)
-{
-    LANES(nearbyintf(v.lane[i]));
-}
-
-static inline float power_of_two(float n)
-{
-    uint32_t bits = (uint32_t)((int32_t)n + 127) << 23;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static inline vec exp2_int(vec n)
-{
-    LANES(power_of_two(n.lane[i]));
-}
-
-#define keep(v) (void)0
-
-#define TABLE tap_kernels_scalar
-#define NAME  "scalar"
-#include "kernels.inc"
+const tap_kernels tap_kernels_scalar = {
+    .isa = "scalar",
+    .gemm = gemm,
+    .winograd_input = winograd_input,
+    .winograd_output = winograd_output,
+    .winograd_output_pool = winograd_output_pool,
+    .direct = direct_conv,
+    .bias = bias_rows,
+    .softmax = softmax,
+    .l2_norm = l2_norm,
+};

@@ -1,130 +1,85 @@
-/* A compiled plan: what compile.c makes and run.c replays. Private to the room. */
+/* A compiled plan: steps over memory whose places are decided. Private to the room. */
 #ifndef TAP_CPU_PROGRAM_H
 #define TAP_CPU_PROGRAM_H
 
-#include "cpu.h"
-#include "kernels.h"
-
-#include <stdatomic.h>
-
-enum {
-    MAX_OUTPUTS_PER_STEP = 2, /* convolutions of one buffer that share its transform */
-    STEP_NAME = 192
-};
+#include "packed.h"
 
 struct tap_backend_state {
-    const tap_kernels *kernels;
+    const tap_kernels *table; /* the chosen one, with its gaps */
+    tap_kernels kernels;      /* the gaps filled */
     tap_pool *pool;
-    char isa_reason[64];
+    char reason[64];
 };
 
-/* The weights of one convolution as its kernel reads them. Reference-counted: the programs of a
- * model at several sizes share them. */
-struct packed {
-    _Atomic size_t references;
-    size_t size_bytes, out_channels;
-    char name[TAP_PLAN_NAME];
-    float *weight; /* Winograd: [plane][panel][in][TAP_PANEL]; 1x1: [panel][in][TAP_PANEL];
-                      one channel: [9][out] */
-    float *bias;   /* [out padded] */
-};
+/* Where a buffer lies during a run. */
+typedef struct tap_place {
+    enum { TAP_PLACE_SCRATCH, TAP_PLACE_INPUT, TAP_PLACE_OUTPUT } kind;
+    size_t index; /* of the input or output, or bytes into the scratch */
+} tap_place;
 
-/* Where a buffer of the plan lives while the program runs. Inside, it has one pixel of zeros above
- * and left, and enough below and right for whole tiles: a convolution reads no pixel conditionally.
- * A plan's input or output lies in the caller's memory, dense. */
-struct place {
-    size_t height, width, channels; /* as the plan says */
-    size_t padded;                  /* channels, a multiple of TAP_PANEL; a picture's 1 stays 1 */
-    size_t rows, columns;           /* with the zeros around */
-    size_t offset_bytes;            /* in scratch */
-    int port;                       /* of the caller: >= 0; else -1 */
-};
+typedef enum tap_step_kind {
+    TAP_STEP_WINOGRAD, /* with front: the first layer computed into its input strips */
+    TAP_STEP_DIRECT,
+    TAP_STEP_MATRIX,
+    TAP_STEP_CELL_SOFTMAX,
+    TAP_STEP_L2_NORM,
+    TAP_STEP_SIMILARITY
+} tap_step_kind;
 
-enum step_kind {
-    STEP_IMPORT,    /* a dense input to a padded buffer */
-    STEP_EXPORT,    /* a padded buffer to a dense output */
-    STEP_CONV_ONE,  /* direct 3x3 of one channel */
-    STEP_WINOGRAD,  /* 3x3, up to two convolutions of one buffer, perhaps after a fused CONV_ONE */
-    STEP_POINTWISE, /* 1x1 */
-    STEP_POOL,      /* 2x2 maximum, where no convolution could take it */
-    STEP_SOFTMAX,
-    STEP_NORM,
-    STEP_PACK_ROWS, /* rows of a matrix into panels */
-    STEP_SIMILARITY
-};
-
-struct step {
-    enum step_kind kind;
-    char name[STEP_NAME];
-    size_t input, second; /* places */
-    size_t n_outputs, outputs[MAX_OUTPUTS_PER_STEP];
-    struct packed *packed[MAX_OUTPUTS_PER_STEP];
-    bool relu[MAX_OUTPUTS_PER_STEP], pool[MAX_OUTPUTS_PER_STEP];
-    struct packed *first; /* a fused CONV_ONE before, else NULL */
-    bool first_relu;
-    size_t tiles; /* Winograd: per item */
+typedef struct tap_step {
+    tap_step_kind kind;
+    char name[2 * TAP_PLAN_NAME + 64];
+    tap_buffer x, second, y; /* numbers in the plan; second -1 without */
+    tap_place x_place, second_place, y_place;
+    tap_shape in, out; /* of x, of y */
+    bool relu, pool, front_relu;
     size_t cell;
-};
+    size_t n_second;                  /* similarity: rows of b */
+    tap_packed *weights, *front;      /* retained; NULL where there are none */
+    size_t block_rows, block_columns; /* of an item, in tiles (Winograd) or positions */
+    size_t shared_bytes;              /* scratch of the step beside its buffers: packed b */
+    size_t worker_bytes;              /* scratch of each worker */
+} tap_step;
 
-struct tap_program {
+/* What a step's items see. */
+typedef struct tap_step_run {
+    const tap_step *step;
     const tap_kernels *kernels;
-    tap_pool *pool;
-    size_t n_places, n_steps, n_packed;
-    struct place *places;
-    struct step *steps;
-    struct packed **packed;
-    size_t buffer_bytes, worker_bytes, scratch_bytes, packed_bytes;
-};
+    const float *x, *second;
+    float *y;
+    float *shared;
+    uint8_t *workers;
+    size_t worker_stride;
+} tap_step_run;
 
-/* Tiles of 4x4 outputs that cover n pixels. */
-static inline size_t tiles_of(size_t n)
+static inline float *tap_step_worker(const tap_step_run *run, size_t worker)
 {
-    return (n + TAP_TILE_OUT - 1) / TAP_TILE_OUT;
+    return (float *)(void *)(run->workers + worker * run->worker_stride);
 }
 
-static inline size_t padded_channels(size_t n)
-{
-    return (n + TAP_PANEL - 1) / TAP_PANEL * TAP_PANEL;
-}
+/* Each kind: decides on blocks and scratch when compiled; runs. False if sizes overflow. */
+bool tap_winograd_plan(tap_step *step, size_t n_threads);
+void tap_winograd_run(const tap_step_run *run, tap_pool *pool);
+bool tap_direct_plan(tap_step *step);
+void tap_direct_run(const tap_step_run *run, tap_pool *pool);
+bool tap_matrix_plan(tap_step *step);
+void tap_matrix_run(const tap_step_run *run, tap_pool *pool);
+void tap_cell_softmax_run(const tap_step_run *run, tap_pool *pool);
+void tap_l2_norm_run(const tap_step_run *run, tap_pool *pool);
+bool tap_similarity_plan(tap_step *step);
+void tap_similarity_run(const tap_step_run *run, tap_pool *pool);
 
-/* Floats between two planes of a Winograd block of n floats: not a multiple of a large power of
- * two, else all 36 planes compete for a few sets of the first cache. */
-static inline size_t plane_stride(size_t n)
-{
-    return n + TAP_PANEL;
-}
+/* y [rows / 2][columns / 2][n] = 2x2 maxima of x, any n. Strides in floats. */
+void tap_max_pool(float *y, size_t y_row, size_t y_pixel, const float *x, size_t x_row,
+                  size_t x_pixel, size_t rows, size_t columns, size_t n);
 
-/* Output channels that one pass of a Winograd step makes: their 36 planes stay in the second
- * cache beside the input's. */
-enum { CHANNELS_PER_PASS = 128 };
-
-/* Pixels a side of the strip that a fused first layer makes for n tiles. */
-static inline size_t strip_columns(size_t n_tiles)
-{
-    return n_tiles * TAP_TILE_OUT + 2;
-}
-
-enum { STRIP_TILES = 12 };
-
-/* Rows of the first matrix that one item of the matcher takes. */
-enum { SIMILARITY_ROWS = 48 };
-
-/* pack.c */
-struct packed *tap_packed_retain(struct packed *packed);
-void tap_packed_release(struct packed *packed);
-tap_status tap_pack_winograd(struct packed **out, tap_pool *pool, const tap_op *op, size_t in,
-                             size_t out_channels, tap_error *err);
-tap_status tap_pack_pointwise(struct packed **out, const tap_op *op, size_t in, size_t out_channels,
-                              tap_error *err);
-tap_status tap_pack_one(struct packed **out, const tap_op *op, size_t out_channels, tap_error *err);
-
-/* compile.c */
-tap_status tap_cpu_compile(tap_backend_state *state, const tap_plan *plan, const tap_program *share,
-                           tap_program **program, tap_error *err);
-void tap_cpu_free_program(tap_program *program);
-
-/* run.c */
-tap_status tap_cpu_run(const tap_program *program, void *scratch, const float *const *inputs,
-                       float *const *outputs, double *step_ms, tap_error *err);
+/* The verbs of net/net.h. */
+tap_status tap_program_compile(tap_backend_state *state, const tap_plan *plan,
+                               const tap_program *share, tap_program **program, tap_error *err);
+tap_status tap_program_run(const tap_program *program, void *scratch, const float *const *inputs,
+                           float *const *outputs, double *step_ms, tap_error *err);
+const char *tap_program_step_name(const tap_program *program, size_t step);
+void tap_program_inspect(const tap_program *program, tap_program_info *info);
+void tap_program_free(tap_program *program);
 
 #endif
