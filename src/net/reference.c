@@ -6,28 +6,52 @@
 #include <math.h>
 #include <stdlib.h>
 
-static void conv(const tap_op *op, tap_shape in, size_t n_out, float *y, const float *x)
+/* The k x k window around (row, column) in the weights' order [in][k][k], zeros outside. */
+static void gather(double *window, const float *x, tap_shape in, size_t k, size_t row,
+                   size_t column)
 {
-    size_t k = op->kernel, pad = k / 2, n_in = in.channels;
-    for (size_t row = 0; row < in.height; row++)
-        for (size_t column = 0; column < in.width; column++)
-            for (size_t o = 0; o < n_out; o++) {
-                double sum = op->bias[o];
-                for (size_t u = 0; u < k; u++)
-                    for (size_t v = 0; v < k; v++) {
-                        size_t from_row = row + u - pad, from_column = column + v - pad;
-                        /* -1 wraps to a huge number, so one comparison checks both edges. */
-                        if (from_row >= in.height || from_column >= in.width)
-                            continue;
-                        const float *pixel = x + (from_row * in.width + from_column) * n_in;
-                        const float *weight = op->weight + o * n_in * k * k + u * k + v;
-                        for (size_t i = 0; i < n_in; i++)
-                            sum += (double)pixel[i] * (double)weight[i * k * k];
-                    }
-                if (op->relu && sum < 0)
-                    sum = 0;
-                y[(row * in.width + column) * n_out + o] = (float)sum;
+    for (size_t i = 0; i < in.channels; i++)
+        for (size_t u = 0; u < k; u++)
+            for (size_t v = 0; v < k; v++) {
+                size_t from_row = row + u - k / 2, from_column = column + v - k / 2;
+                /* -1 wraps to a huge number, so one comparison checks both edges. */
+                bool outside = from_row >= in.height || from_column >= in.width;
+                *window++ = outside ? 0 : x[(from_row * in.width + from_column) * in.channels + i];
             }
+}
+
+/* Eight chains: with one the adder's latency is all that counts, and every start waits for this. */
+static double dot(const double *a, const float *b, size_t n)
+{
+    enum { CHAINS = 8 };
+    double sums[CHAINS] = {0}, sum = 0;
+    for (; n >= CHAINS; n -= CHAINS, a += CHAINS, b += CHAINS)
+        for (size_t i = 0; i < CHAINS; i++)
+            sums[i] += a[i] * (double)b[i];
+    for (size_t i = 0; i < n; i++)
+        sum += a[i] * (double)b[i];
+    for (size_t i = 0; i < CHAINS; i++)
+        sum += sums[i];
+    return sum;
+}
+
+static tap_status conv(const tap_op *op, tap_shape in, size_t n_out, float *y, const float *x,
+                       tap_error *err)
+{
+    size_t n = in.channels * op->kernel * op->kernel;
+    double *window = tap_alloc(n, sizeof *window);
+    if (window == NULL)
+        return tap_fail(err, TAP_ERR_MEMORY, "%s: out of memory", op->name);
+    for (size_t row = 0; row < in.height; row++)
+        for (size_t column = 0; column < in.width; column++) {
+            gather(window, x, in, op->kernel, row, column);
+            for (size_t o = 0; o < n_out; o++) {
+                double sum = op->bias[o] + dot(window, op->weight + o * n, n);
+                *y++ = (float)(op->relu && sum < 0 ? 0 : sum);
+            }
+        }
+    free(window);
+    return TAP_OK;
 }
 
 static void max_pool(tap_shape out, float *y, const float *x)
@@ -95,12 +119,13 @@ static tap_status run_op(const tap_plan *plan, const tap_op *op, float *y, const
             full = tap_alloc(in.height * in.width * out.channels, sizeof *full);
         if (full == NULL)
             return tap_fail(err, TAP_ERR_MEMORY, "%s: out of memory", op->name);
-        conv(op, in, out.channels, full, x);
+        tap_status status = conv(op, in, out.channels, full, x, err);
         if (op->pool) {
-            max_pool(out, y, full);
+            if (status == TAP_OK)
+                max_pool(out, y, full);
             free(full);
         }
-        return TAP_OK;
+        return status;
     }
     case TAP_OP_CELL_SOFTMAX:
         cell_softmax(op, in, y, x);
