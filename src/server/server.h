@@ -78,4 +78,11 @@ tap_status tap_answer_superpoint(char **text, size_t *n_text, const char *file,
                                  const tap_superpoint_options *options, const tap_engine *engine,
                                  tap_error *err);
 
+/* One pair of results as the JSON object that POST /match answers with, likewise.
+ * keypoints the results of A and B; pairs [n_pairs] in order of a; match_ms the time it took. */
+tap_status tap_answer_pairs(char **text, size_t *n_text, const tap_keypoints *const keypoints[2],
+                            const tap_superpoint_options *options, const tap_match_options *match,
+                            const tap_match_pair *pairs, size_t n_pairs, double match_ms,
+                            const tap_engine *engine, tap_error *err);
+
 #endif

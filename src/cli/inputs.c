@@ -1,0 +1,138 @@
+/* The pictures that a command line names, and where their results go. */
+#include "cli.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+static bool is_picture(const char *name)
+{
+    static const char *const endings[] = {".jpg", ".jpeg", ".png", ".webp"};
+    const char *dot = strrchr(name, '.');
+    for (size_t i = 0; dot != NULL && dot != name && i < sizeof endings / sizeof *endings; i++)
+        if (strcasecmp(dot, endings[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Takes path over. */
+static tap_status add_path(tap_inputs *inputs, char *path, tap_error *err)
+{
+    if (path != NULL && inputs->n == inputs->capacity) {
+        size_t capacity = inputs->capacity > 0 ? 2 * inputs->capacity : 16;
+        char **moved = reallocarray(inputs->paths, capacity, sizeof *moved);
+        if (moved == NULL) {
+            free(path);
+            path = NULL;
+        } else {
+            inputs->paths = moved;
+            inputs->capacity = capacity;
+        }
+    }
+    if (path == NULL)
+        return tap_fail(err, TAP_ERR_MEMORY, "out of memory for the list of pictures");
+    inputs->paths[inputs->n++] = path;
+    return TAP_OK;
+}
+
+static int compare_paths(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static tap_status add_folder(tap_inputs *inputs, const char *folder, tap_error *err)
+{
+    size_t before = inputs->n, length = strlen(folder);
+    const char *slash = length > 0 && folder[length - 1] == '/' ? "" : "/";
+    DIR *stream = opendir(folder);
+    if (stream == NULL)
+        return tap_fail_errno(err, folder, "cannot read the folder", errno);
+    tap_status status = TAP_OK;
+    for (struct dirent *entry; status == TAP_OK && (entry = readdir(stream)) != NULL;) {
+        if (!is_picture(entry->d_name))
+            continue;
+        char *path = NULL;
+        struct stat info;
+        if (asprintf(&path, "%s%s%s", folder, slash, entry->d_name) < 0)
+            path = NULL;
+        if (path != NULL && stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+            free(path);
+        else
+            status = add_path(inputs, path, err);
+    }
+    closedir(stream);
+    TAP_TRY(status);
+    if (inputs->n == before)
+        return tap_fail(err, TAP_ERR_NOT_FOUND,
+                        "%s: the folder has no picture: name one with .jpg, .jpeg, .png or .webp",
+                        folder);
+    qsort(inputs->paths + before, inputs->n - before, sizeof *inputs->paths, compare_paths);
+    return TAP_OK;
+}
+
+tap_status tap_inputs_add(tap_inputs *inputs, const char *path, tap_error *err)
+{
+    struct stat info;
+    if (strcmp(path, "-") != 0 && stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+        return add_folder(inputs, path, err);
+    return add_path(inputs, strdup(path), err);
+}
+
+void tap_inputs_free(tap_inputs *inputs)
+{
+    for (size_t i = 0; i < inputs->n; i++)
+        free(inputs->paths[i]);
+    free(inputs->paths);
+    *inputs = (tap_inputs){0};
+}
+
+static const char *last_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return strcmp(path, "-") == 0 ? "stdin" : slash != NULL ? slash + 1 : path;
+}
+
+tap_status tap_inputs_target(char **path, const char *target, bool several, const char *input,
+                             const char *suffix, tap_error *err)
+{
+    size_t length = strlen(target);
+    int written;
+    if (several)
+        written = asprintf(path, "%s%s%s%s", target, target[length - 1] == '/' ? "" : "/",
+                           last_name(input), suffix);
+    else
+        written = asprintf(path, "%s", target);
+    if (written < 0) {
+        *path = NULL;
+        return tap_fail(err, TAP_ERR_MEMORY, "out of memory for a path");
+    }
+    return TAP_OK;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(last_name(*(char *const *)a), last_name(*(char *const *)b));
+}
+
+tap_status tap_inputs_check_names(const tap_inputs *inputs, tap_error *err)
+{
+    if (inputs->n < 2)
+        return TAP_OK;
+    char **sorted = reallocarray(NULL, inputs->n, sizeof *sorted);
+    if (sorted == NULL)
+        return tap_fail(err, TAP_ERR_MEMORY, "out of memory for the list of pictures");
+    memcpy(sorted, inputs->paths, inputs->n * sizeof *sorted);
+    qsort(sorted, inputs->n, sizeof *sorted, compare_names);
+    tap_status status = TAP_OK;
+    for (size_t i = 1; i < inputs->n && status == TAP_OK; i++)
+        if (compare_names(&sorted[i - 1], &sorted[i]) == 0)
+            status = tap_fail(err, TAP_ERR_ARGUMENT,
+                              "%s and %s: their results would have one name: run them apart",
+                              sorted[i - 1], sorted[i]);
+    free(sorted);
+    return status;
+}

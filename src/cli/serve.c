@@ -1,0 +1,158 @@
+/* tapetum serve: SuperPoint over HTTP. */
+#include "cli.h"
+#include "server/server.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct settings {
+    tap_server_options server;
+};
+
+#define FIELD(name) offsetof(struct settings, server.name)
+
+static const tap_option options[] = {
+    {"weights", 'w', "PATH",
+     "folder, .safetensors, .pth, .pt or .ckpt; else $SP_WEIGHTS_DIR,\n"
+     "else what `tapetum fetch superpoint` brought",
+     TAP_OPTION_TEXT, FIELD(weights), 0, 0, NULL},
+    {"host", 0, "ADDRESS", "listen here (127.0.0.1); 0.0.0.0 or :: is every address",
+     TAP_OPTION_TEXT, FIELD(host), 0, 0, NULL},
+    {"port", 'p', "N", "this port and no other; 0: any free one (20000, or the next\nfree one)",
+     TAP_OPTION_I32, FIELD(port), 0, 65535, NULL},
+    {"threads", 't', "N", "1 to 256; 0, the default: one for each CPU allowed", TAP_OPTION_U32,
+     FIELD(n_threads), 0, 256, NULL},
+    {"isa", 0, "NAME", "scalar, avx2, avx512 or neon; else $TAPETUM_CPU, else the best",
+     TAP_OPTION_TEXT, FIELD(isa), 0, 0, NULL},
+    {"token", 0, "TEXT", "want `Authorization: Bearer TEXT`; better in $TAPETUM_TOKEN",
+     TAP_OPTION_TEXT, FIELD(token), 0, 0, NULL},
+    {"cors", 0, "ORIGINS", "let pages of these origins call, commas between; or *", TAP_OPTION_TEXT,
+     FIELD(cors), 0, 0, NULL},
+    {"http-threads", 0, "N", "threads that receive and parse, 1 to 64 (2)", TAP_OPTION_U32,
+     FIELD(n_http_threads), 1, 64, NULL},
+    {"max-connections", 0, "N", "open at once (256)", TAP_OPTION_U32, FIELD(max_connections), 1,
+     65535, NULL},
+    {"max-connections-ip", 0, "N", "open at once from one address (0: no limit)", TAP_OPTION_U32,
+     FIELD(max_connections_ip), 0, 65535, NULL},
+    {"queue", 0, "N", "requests that may wait (64); one more gets 503", TAP_OPTION_U32,
+     FIELD(queue_length), 1, 65535, NULL},
+    {"max-body", 0, "MIB", "one request's body (32)", TAP_OPTION_MIB, FIELD(max_body_bytes), 1,
+     4096, NULL},
+    {"max-bodies", 0, "MIB", "all bodies in memory together (256)", TAP_OPTION_MIB,
+     FIELD(max_bodies_bytes), 1, 1048576, NULL},
+    {"max-answer", 0, "MIB", "one answer (32); bounds max_keypoints = -1", TAP_OPTION_MIB,
+     FIELD(max_answer_bytes), 1, 4096, NULL},
+    {"max-pixels", 0, "N", "a picture's (64000000)", TAP_OPTION_U64, FIELD(max_pixels), 1,
+     4294967295.0, NULL},
+    {"max-input-pixels", 0, "N", "the network's input (2100000)", TAP_OPTION_U64,
+     FIELD(max_input_pixels), 64, 67108864, NULL},
+    {"header-timeout", 0, "S", "from connect to the headers' end (30)", TAP_OPTION_SECONDS,
+     FIELD(header_timeout_ms), 0.1, 86400, NULL},
+    {"body-timeout", 0, "S", "from the headers to the body's end (120)", TAP_OPTION_SECONDS,
+     FIELD(body_timeout_ms), 0.1, 86400, NULL},
+    {"answer-timeout", 0, "S", "for the client to take the answer (120)", TAP_OPTION_SECONDS,
+     FIELD(answer_timeout_ms), 0.1, 86400, NULL},
+    {"idle-timeout", 0, "S", "without one byte (30)", TAP_OPTION_SECONDS, FIELD(idle_timeout_ms),
+     0.1, 86400, NULL},
+    {"drain-timeout", 0, "S", "for running requests after SIGTERM (4.5)", TAP_OPTION_SECONDS,
+     FIELD(drain_timeout_ms), 0, 86400, NULL},
+    {"log-json", 0, NULL, "log lines are JSON objects", TAP_OPTION_ON, FIELD(log_json), 0, 0, NULL},
+    {"quiet", 'q', NULL, "no log line for each request", TAP_OPTION_ON, FIELD(quiet), 0, 0, NULL},
+    {.name = NULL}};
+
+static const char *environment(const char *name)
+{
+    const char *value = getenv(name);
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+/* "1x1", "(1, 1)", "1,1": the one mesh there is. */
+static bool is_single_mesh(const char *text)
+{
+    char plain[8];
+    size_t n = 0;
+    for (; *text != '\0' && n + 1 < sizeof plain; text++)
+        if (!isspace((unsigned char)*text) && strchr("()[]", *text) == NULL)
+            plain[n++] = *text == ',' ? 'x' : *text;
+    plain[n] = '\0';
+    return *text == '\0' && strcmp(plain, "1x1") == 0;
+}
+
+/* The variables of the accelerator's server, read once. Those that steer its hardware only
+ * ($TT_FUSED, $TT_FUSED_STAGES, $SP_TRACE_REGION, $MESH_DEVICE, $TT_METAL_VISIBLE_DEVICES) change
+ * nothing on a CPU, so that one set of variables fits both. */
+static int read_environment(const tap_verb *verb, tap_server_options *server)
+{
+    const char *mesh = environment("TT_MESH_SHAPE"), *device = environment("TT_DEVICE_ID");
+    if (mesh != NULL && !is_single_mesh(mesh))
+        return tap_cli_usage(verb, "$TT_MESH_SHAPE: '%s' is not 1x1; this server has one device",
+                             mesh);
+    if (device != NULL) {
+        if (strspn(device, "0123456789") != strlen(device) || strlen(device) > 4)
+            return tap_cli_usage(verb, "$TT_DEVICE_ID: '%s' is no whole number from 0 to 9999",
+                                 device);
+        server->device_id = (uint32_t)strtoul(device, NULL, 10);
+    }
+    if (server->token == NULL)
+        server->token = environment("TAPETUM_TOKEN");
+    tap_hub_repo repo = tap_cli_repo();
+    server->repo = repo.id;
+    server->revision = repo.revision;
+    return -1;
+}
+
+static int run(const tap_verb *verb, int argc, char **argv)
+{
+    struct settings settings;
+    tap_error err;
+    char *weights;
+    int operand;
+    tap_server_options_init(&settings.server);
+    int status = tap_cli_parse(verb, argc, argv, &settings, &operand);
+    if (status >= 0)
+        return status;
+    if (argc - operand != 1)
+        return tap_cli_usage(verb, "needs a model, as in 'tapetum serve superpoint'");
+    if (strcmp(argv[operand], "superpoint") != 0)
+        return tap_cli_usage(verb, "%s: is no model we know; there is: superpoint", argv[operand]);
+    status = read_environment(verb, &settings.server);
+    if (status >= 0)
+        return status;
+    if (tap_cli_find_weights(&weights, settings.server.weights, &err) != TAP_OK) {
+        tap_cli_complain("%s", err.message);
+        return TAP_EXIT_WEIGHTS;
+    }
+    /* A file that the user named is of no known revision. */
+    if (settings.server.weights != NULL || environment("SP_WEIGHTS_DIR") != NULL)
+        settings.server.revision = NULL;
+    settings.server.weights = weights;
+    tap_status ended = tap_server_run(&settings.server, &err);
+    if (ended == TAP_OK) {
+        free(weights);
+        return TAP_EXIT_OK;
+    }
+    /* Threads may still use what was lent to the server, so nothing is freed any more. */
+    tap_cli_complain("serve: %s", err.message);
+    bool files = ended == TAP_ERR_FORMAT || ended == TAP_ERR_NOT_FOUND || ended == TAP_ERR_LIMIT;
+    exit(ended == TAP_ERR_ARGUMENT ? TAP_EXIT_USAGE : files ? TAP_EXIT_WEIGHTS : TAP_EXIT_SERVER);
+}
+
+const tap_verb tap_verb_serve = {
+    .name = "serve",
+    .operands = "superpoint",
+    .summary = "Serve SuperPoint over HTTP",
+    .examples =
+        "  tapetum serve superpoint\n"
+        "  curl -s 'http://127.0.0.1:20000/predict?max_keypoints=10' \\\n"
+        "      -H 'Content-Type: image/jpeg' --data-binary @photo.jpg\n"
+        "  curl -s http://127.0.0.1:20000/match -F image_a=@left.jpg -F image_b=@right.jpg\n"
+        "  tapetum serve superpoint --host 0.0.0.0 --port 8080   # with $TAPETUM_TOKEN set\n",
+    .notes =
+        "Ready when the log says `Application startup complete`. SIGTERM or Ctrl-C: it finishes\n"
+        "what runs and exits with 0. docs/server.md has every route, field and limit. From the\n"
+        "environment: $SP_WEIGHTS_DIR, $HF_MODEL, $TT_WEIGHTS_REVISION, $TT_MESH_SHAPE (1x1),\n"
+        "$TT_DEVICE_ID, $TAPETUM_TOKEN, $TAPETUM_CPU.\n",
+    .groups = {{options, 0}},
+    .run = run};
