@@ -22,7 +22,8 @@ static tap_zip_entry *find_member(const struct archive *archive, const char *pre
         return NULL;
     memcpy(name, archive->root, archive->n_root);
     memcpy(name + archive->n_root, prefix, n_prefix);
-    memcpy(name + n, key, n_key);
+    if (n_key > 0)
+        memcpy(name + n, key, n_key);
     return tap_zip_find(&archive->zip, name, n + n_key);
 }
 
