@@ -12,17 +12,21 @@ if [ $# -gt 0 ]; then
 fi
 cmake --build build/fuzz --target "${targets[@]}"
 mkdir -p build/fuzz/found
-for target in "${targets[@]}"; do
-    name=${target#fuzz_}
+
+# One target; its log beside it. As many at a time as there are CPUs.
+run() {
+    local name=${1#fuzz_} log=build/fuzz/${1#fuzz_}.log
     mkdir -p "build/fuzz/corpus/$name"
-    log=build/fuzz/$name.log
-    printf '%-20s' "$name"
-    if ! "build/fuzz/fuzz/$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
+    if ! "build/fuzz/fuzz/$1" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
         -print_final_stats=1 -artifact_prefix="build/fuzz/found/$name-" \
         "build/fuzz/corpus/$name" "fuzz/corpus/$name" >"$log" 2>&1; then
-        echo "FOUND something:"
+        echo "$name FOUND something:"
         tail -n 40 "$log"
-        exit 1
+        return 1
     fi
-    echo "$(sed -n 's/^stat::number_of_executed_units: *//p' "$log") runs, nothing found"
-done
+    printf '%-16s %s runs, nothing found\n' "$name" \
+        "$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")"
+}
+export -f run
+export seconds
+printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I {} bash -c 'run {}'

@@ -2,7 +2,7 @@
 # Layout, shell, spelling, includes, man pages, and what cppcheck sees. Says what it checked.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-mapfile -t sources < <(git ls-files '*.c' '*.h')
+mapfile -t sources < <(git ls-files '*.c' '*.h' '*.inc')
 mapfile -t scripts < <(git ls-files '*.sh' .ci/run)
 mapfile -t words < <(git ls-files '*.c' '*.h' '*.md' '*.scd' '*.sh' '*.py' '*.txt' Makefile)
 
