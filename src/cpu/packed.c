@@ -80,8 +80,10 @@ static inline void filter_1d(double out[6], double a, double b, double c)
  * once. */
 static void pack_winograd(const tap_packed *packed, const tap_op *op, size_t panel, size_t i)
 {
-    size_t plane = packed->in_padded * packed->out_padded;
-    float *to = packed->weights + (panel * packed->in_padded + i) * TAP_PANEL;
+    size_t first = panel * TAP_PANEL / TAP_PASS * TAP_PASS, n = packed->out_padded - first;
+    size_t plane = packed->in_padded * (n < TAP_PASS ? n : TAP_PASS);
+    float *to = packed->weights + first * packed->in_padded * TAP_TILE_PLANES +
+                ((panel * TAP_PANEL - first) * packed->in_padded + i * TAP_PANEL);
     for (size_t column = 0; column < TAP_PANEL; column++) {
         size_t o = panel * TAP_PANEL + column;
         double half[3][6], whole[6];

@@ -6,10 +6,14 @@
 #include "cpu/cpu.h"
 #include "kernels.h"
 
+enum { TAP_PASS = 64 }; /* output channels whose Winograd products are kept at a time */
+
 typedef enum tap_form {
-    TAP_FORM_WINOGRAD, /* [TAP_TILE_PLANES][panel][in_padded][TAP_PANEL], G g G^T */
-    TAP_FORM_DIRECT,   /* [panel][3][in][3][TAP_PANEL] */
-    TAP_FORM_MATRIX    /* [panel][in][TAP_PANEL], 1x1 */
+    /* [pass][TAP_TILE_PLANES][panel][in_padded][TAP_PANEL], G g G^T; a pass is TAP_PASS columns,
+     * the last one what is left. */
+    TAP_FORM_WINOGRAD,
+    TAP_FORM_DIRECT, /* [panel][3][in][3][TAP_PANEL] */
+    TAP_FORM_MATRIX  /* [panel][in][TAP_PANEL], 1x1 */
 } tap_form;
 
 typedef struct tap_packed tap_packed;

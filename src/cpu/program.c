@@ -432,7 +432,8 @@ tap_status tap_program_run(const tap_program *program, void *memory, const float
                                              : (float *)(void *)(scratch + to.index),
             .shared = (float *)(void *)(scratch + program->shared_offset),
             .workers = scratch + program->workers_offset,
-            .worker_stride = program->worker_stride};
+            .worker_stride = program->worker_stride,
+            .n_workers = tap_pool_threads(program->state->pool)};
         run_step(&run, program->state->pool);
         if (step_ms != NULL) {
             double now = tap_clock_ms();

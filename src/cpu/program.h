@@ -49,7 +49,7 @@ typedef struct tap_step_run {
     float *y;
     float *shared;
     uint8_t *workers;
-    size_t worker_stride;
+    size_t worker_stride, n_workers;
 } tap_step_run;
 
 static inline float *tap_step_worker(const tap_step_run *run, size_t worker)

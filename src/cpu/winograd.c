@@ -14,8 +14,7 @@ enum {
     BLOCK_ROWS = 3, /* 30 tiles: a multiple of the 6 rows of a matrix product's block */
     BLOCK_COLUMNS = 10,
     FRONT_ROWS = 6, /* nearer to a square: less of the first layer is computed twice */
-    FRONT_COLUMNS = 5,
-    MAX_COLUMNS = 64 /* output channels whose products are kept at a time */
+    FRONT_COLUMNS = 5
 };
 
 /* An item: its tiles, and its pieces of the worker's scratch. */
@@ -41,7 +40,7 @@ static size_t smaller(size_t a, size_t b)
 /* Output channels per pass. */
 static size_t columns_at_a_time(const tap_step *step)
 {
-    return smaller(step->weights->out_padded, MAX_COLUMNS);
+    return smaller(step->weights->out_padded, TAP_PASS);
 }
 
 /* An odd number of cache lines, so that the 36 planes of a tile lie in different cache sets. */
@@ -277,7 +276,63 @@ static void transform_output(const tap_step_run *run, const struct block *block,
         }
 }
 
+/* ---- fetching ahead ------------------------------------------------------------------------- */
+
+/* Lines of memory that will be wanted soon: rows of row_size floats. */
+struct lines {
+    const float *first;
+    size_t n_rows, row_stride, row_size;
+    bool write;
+};
+
+/* While the products keep the arithmetic busy, memory is idle: each of the 36 fetches its part of
+ * what would be waited for afterwards. */
+static void fetch(const struct lines *lines, size_t plane)
+{
+    size_t per_row = (lines->row_size + LINE - 1) / LINE, n = lines->n_rows * per_row;
+    for (size_t i = n * plane / PLANES; i < n * (plane + 1) / PLANES; i++) {
+        const float *line = lines->first + i / per_row * lines->row_stride + i % per_row * LINE;
+        if (lines->write)
+            __builtin_prefetch(line, 1, 2);
+        else
+            __builtin_prefetch(line, 0, 2);
+    }
+}
+
+/* Where the block's output goes. */
+static struct lines output_lines(const tap_step_run *run, const struct block *block)
+{
+    const tap_step *step = run->step;
+    size_t side = step->pool ? TILE / 2 : TILE, n = step->out.channels;
+    size_t row = block->row * side, column = block->column * side;
+    return (struct lines){.first = run->y + (row * step->out.width + column) * n,
+                          .n_rows = smaller(block->n_rows * side, step->out.height - row),
+                          .row_stride = step->out.width * n,
+                          .row_size =
+                              smaller(block->n_columns * side, step->out.width - column) * n,
+                          .write = true};
+}
+
+/* The input of a block, but for its border. */
+static struct lines input_lines(const tap_step_run *run, const struct block *block)
+{
+    const tap_step *step = run->step;
+    size_t n = step->in.channels, row = block->row * TILE, column = block->column * TILE;
+    return (struct lines){.first = run->x + (row * step->in.width + column) * n,
+                          .n_rows = smaller(block->n_rows * TILE, step->in.height - row),
+                          .row_stride = step->in.width * n,
+                          .row_size =
+                              smaller(block->n_columns * TILE, step->in.width - column) * n};
+}
+
 /* ---- the step ------------------------------------------------------------------------------ */
+
+static size_t n_items(const tap_step *step)
+{
+    size_t down = (tiles(step->in.height) + step->block_rows - 1) / step->block_rows;
+    size_t across = (tiles(step->in.width) + step->block_columns - 1) / step->block_columns;
+    return down * across;
+}
 
 static struct block make_block(const tap_step_run *run, size_t item, size_t worker)
 {
@@ -297,35 +352,49 @@ static struct block make_block(const tap_step_run *run, size_t item, size_t work
     return block;
 }
 
+/* The input of the item that this worker will probably take next: the workers go on together. */
+static struct lines next_lines(const tap_step_run *run, size_t item, size_t worker)
+{
+    const tap_step *step = run->step;
+    size_t next = item + run->n_workers;
+    if (step->front != NULL || next >= n_items(step))
+        return (struct lines){0};
+    struct block block = make_block(run, next, worker);
+    return input_lines(run, &block);
+}
+
 static void run_item(void *context, size_t item, size_t worker)
 {
     const tap_step_run *run = context;
     const tap_packed *weights = run->step->weights;
     struct block block = make_block(run, item, worker);
     size_t n_tiles = block.n_rows * block.n_columns, n_in = weights->in_padded;
+    const struct lines output = output_lines(run, &block), next = next_lines(run, item, worker);
     if (run->step->front != NULL)
         transform_front(run, &block);
     else
         transform_input(run, &block);
-    for (size_t first = 0; first < weights->out_padded; first += MAX_COLUMNS) {
+    for (size_t first = 0; first < weights->out_padded; first += TAP_PASS) {
         struct pass pass = {.first = first,
-                            .n = smaller(weights->out - first, MAX_COLUMNS),
-                            .n_padded = smaller(weights->out_padded - first, MAX_COLUMNS)};
+                            .n = smaller(weights->out - first, TAP_PASS),
+                            .n_padded = smaller(weights->out_padded - first, TAP_PASS)};
         block.m_plane = plane_size(block_tiles(run->step), pass.n_padded);
-        for (size_t plane = 0; plane < PLANES; plane++)
+        for (size_t plane = 0; plane < PLANES; plane++) {
+            if (first == 0)
+                fetch(&output, plane);
+            if (first + TAP_PASS >= weights->out_padded)
+                fetch(&next, plane);
             run->kernels->gemm(block.m + plane * block.m_plane, pass.n_padded,
                                block.v + plane * block.v_plane, n_in,
-                               weights->weights + (plane * weights->out_padded + first) * n_in,
+                               weights->weights + (first * PLANES + plane * pass.n_padded) * n_in,
                                n_tiles, n_in, pass.n_padded);
+        }
         transform_output(run, &block, &pass);
     }
 }
 
 void tap_winograd_run(const tap_step_run *run, tap_pool *pool)
 {
-    const tap_step *step = run->step;
     tap_step_run copy = *run;
-    size_t down = (tiles(step->in.height) + step->block_rows - 1) / step->block_rows;
-    size_t across = (tiles(step->in.width) + step->block_columns - 1) / step->block_columns;
-    tap_pool_run(pool, down * across, run_item, &copy);
+    tap_pool_run(pool, n_items(run->step), run_item, &copy);
 }
