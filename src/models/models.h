@@ -16,8 +16,10 @@ enum { TAP_SUPERPOINT_CELL = 8 }; /* pixels a side of the cell that one descript
 
 /* Takes the tensors by Hugging Face's names or Magic Leap's; config may be NULL. A file without
  * the two descriptor convolutions (both absent) is a detector. The tensors are copied: weights may
- * be closed afterwards. Errors name the file and the tensor: missing, extra, misshapen, of a type
- * that is no float, NaN. */
+ * be closed afterwards. Names may share a prefix that ends in a dot; widths are the tensors' own.
+ * Errors  TAP_ERR_FORMAT names the file and the tensor: missing, extra, misshapen (with both
+ * shapes), NaN; TAP_ERR_UNSUPPORTED: integers, another kind of model, a very old export, other
+ * counts of blocks or score channels; TAP_ERR_LIMIT: over 1024 channels; TAP_ERR_MEMORY. */
 tap_status tap_superpoint_create(tap_superpoint **model, const tap_weights *weights,
                                  const tap_config *config, tap_error *err);
 void tap_superpoint_free(tap_superpoint *model);
@@ -26,11 +28,14 @@ size_t tap_superpoint_descriptor_dim(const tap_superpoint *model);
 uint64_t tap_superpoint_parameters(const tap_superpoint *model);
 
 /* Input [height][width][1] in [0, 1]; outputs: scores [height][width][1] (softmax, folded), and if
- * descriptors: [height / 8][width / 8][256], unit length. The plan borrows the model's tensors. */
+ * descriptors: [height / 8][width / 8][256], unit length. The plan borrows the model's tensors.
+ * Errors  TAP_ERR_ARGUMENT (a side is no multiple of 8 in 8..8192), TAP_ERR_UNSUPPORTED
+ * (descriptors of a detector), TAP_ERR_LIMIT, TAP_ERR_MEMORY. */
 tap_status tap_superpoint_plan(const tap_superpoint *model, size_t width, size_t height,
                                bool descriptors, tap_plan **plan, tap_error *err);
 
-/* ---- SuperPoint: scores to keypoints, keypoints to descriptors (keypoints.c) ---------------- */
+/* ---- SuperPoint: scores to keypoints (keypoints.c), to descriptors (descriptors.c) ------------
+ */
 
 typedef struct tap_point {
     uint32_t x, y; /* network pixels */
@@ -42,8 +47,8 @@ bool tap_points_scratch_bytes(size_t width, size_t height, size_t *bytes);
 
 /* Non-maximum suppression, threshold, border, order, limit, as docs/superpoint.md states them
  * (options: nms_radius, nms, keypoint_threshold, border, max_keypoints; ranges already checked).
- * scores [height][width], finite, >= 0, left as it is. *points lies in scratch, *n is its length.
- * Allocates nothing. */
+ * scores [height][width], finite, >= 0, left as it is. *points lies in scratch, which is
+ * TAP_ALIGN-aligned; *n is its length. Allocates nothing. */
 void tap_points_select(const tap_point **points, size_t *n, const float *scores, size_t width,
                        size_t height, const tap_superpoint_options *options, void *scratch);
 

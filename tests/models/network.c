@@ -9,6 +9,14 @@ const tap_superpoint_options network_defaults = {.size = sizeof network_defaults
                                                  .nms_radius = 4,
                                                  .border = 4};
 
+size_t pictures_to_see(size_t n)
+{
+    if (!SANITIZED || n <= 1)
+        return n;
+    printf("one picture of %zu: this is a sanitizer's build\n", n);
+    return 1;
+}
+
 static void read_model(struct network *network, const char *path)
 {
     tap_weights *weights;

@@ -8,6 +8,22 @@
 
 enum { WIDTH = 640, HEIGHT = 480, N_PIXELS = WIDTH * HEIGHT };
 
+/* Under sanitizers, without optimisation, a run takes many seconds; memory and threads show their
+ * faults on the first picture as on the fifteenth. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED true
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED true
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED false
+#endif
+
+/* How many of n pictures to look at; says so where it is not all. */
+size_t pictures_to_see(size_t n);
+
 struct network {
     tap_pool *pool;
     tap_backend_state *state;
