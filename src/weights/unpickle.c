@@ -732,6 +732,7 @@ static tap_status refuse_opcode(struct machine *m, uint8_t opcode)
 
 static tap_status run(struct machine *m)
 {
+    TAP_TRY(reserve(m, &m->stack, 64));
     for (;;) {
         m->opcode = m->at;
         if (m->at == m->size)
