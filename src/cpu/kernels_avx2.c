@@ -60,7 +60,10 @@ static void gemm_few(float *restrict c, size_t c_row, const float *restrict a, s
 /* The six-row block in assembly: compilers fold the broadcasts or the loads of b into the FMAs,
  * which then need three loads a cycle where the machine has two. Sums ymm0..ymm11, b in ymm12 and
  * ymm13, values of a in turn in ymm14 and ymm15. The panel that comes next in memory is fetched
- * while this one is used: n_fetch lines from `fetch` on, one every step. */
+ * while this one is used: a line from `fetch` on every four steps. */
+/* C promises strings of 4095 characters only; GCC and Clang know no limit. */
+#pragma GCC diagnostic ignored "-Woverlength-strings"
+
 #define ROW(disp, address, value, left, right)             \
     "vbroadcastss " disp address ", %%ymm" value "\n"      \
     "vfmadd231ps %%ymm12, %%ymm" value ", %%ymm" left "\n" \
