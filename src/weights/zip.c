@@ -74,13 +74,14 @@ static tap_status refuse_end(const struct reader *reader, tap_error *err)
 static tap_status read_end64(struct reader *reader, const uint8_t *end, size_t locator,
                              tap_error *err)
 {
-    const uint8_t *at = reader->data + locator;
-    const uint8_t *record = at - END64_SIZE;
-    if (locator < END64_SIZE || get32(at + 4) != 0 || get32(at + 16) != 1 ||
-        get64(at + 8) != locator - END64_SIZE || !is_signature(record, "\6\6") ||
-        get64(record + 4) != END64_SIZE - 12 || get32(record + 16) != 0 || get32(record + 20) != 0)
-        return tap_fail(err, TAP_ERR_FORMAT, "%s: the zip64 end record is not where it is said",
-                        reader->file);
+    static const char lost[] = "the zip64 end record is not where it is said";
+    if (locator < END64_SIZE)
+        return tap_fail(err, TAP_ERR_FORMAT, "%s: %s", reader->file, lost);
+    const uint8_t *at = reader->data + locator, *record = at - END64_SIZE;
+    if (get32(at + 4) != 0 || get32(at + 16) != 1 || get64(at + 8) != locator - END64_SIZE ||
+        !is_signature(record, "\6\6") || get64(record + 4) != END64_SIZE - 12 ||
+        get32(record + 16) != 0 || get32(record + 20) != 0)
+        return tap_fail(err, TAP_ERR_FORMAT, "%s: %s", reader->file, lost);
     uint64_t n = get64(record + 32), size = get64(record + 40), offset = get64(record + 48);
     if (get64(record + 24) != n || (get16(end + 10) != 0xffff && get16(end + 10) != n) ||
         (get32(end + 12) != UINT32_MAX && get32(end + 12) != size) ||

@@ -90,6 +90,7 @@ def safetensors():
     for name, length in (("2_63", 2 ** 63), ("2_64_1", 2 ** 64 - 1), ("99_mb", 99_000_000),
                          ("5_mb", 5 << 20)):
         case(f"length_{name}", st(good, bytes(8), length), "over our limit", LIMIT)
+    case("length_like_pickle", st(good, b"", 0x280), "ends inside its header")
     case("length_over_file", st(good, b"", len(good) + 1), "ends inside its header")
     case("length_cut", st(good)[:20], "download is incomplete")
     case("length_0", struct.pack("<Q", 0) + b"{" + bytes(20), "does not begin with {")
@@ -213,6 +214,17 @@ def zips():
     case("offset_wraps", small_zip(end={"offset": 2 ** 32 - 1,
                                         "end64": {"offset": 2 ** 64 - 1}}), "does not end where")
     case("end64_disagrees", small_zip(end={"end64": {"n": 2, "n_disk": 2}}), "disagree")
+    for name, fields in (("signature", {"signature": b"PK\6\5"}), ("length", {"length": 45}),
+                         ("disk", {"disk": 1}), ("start_disk", {"start_disk": 1}),
+                         ("locator_disk", {"locator_disk": 1}), ("disks", {"disks": 2})):
+        case(f"end64_{name}", small_zip(end={"end64": fields}), "not where it is said")
+    for name, fields in (("n_disk", {"n_disk": 2}), ("size", {"size": 9}),
+                         ("offset", {"offset": 9})):
+        case(f"end64_{name}", small_zip(end={"end64": fields}), "disagree")
+    case("end64_alone", b"PK\3\4" + Zip().bytes()[56:], "not where it is said")
+    case("counts", small_zip(zip64_end=False)[:-14] + struct.pack("<HHIIH", 2, 3, 0, 0, 0),
+         "several disks", UNSUPPORTED)
+    case("comment_length", small_zip()[:-2] + b"\5\0", "runs past")
     case("locator", small_zip(end={"locator": 5}), "not where it is said")
     case("empty", Zip(zip64_end=False).bytes(), "it is empty")
     case("other", Zip().add("word/document.xml", b"<xml/>").bytes(), "word/document.xml")
@@ -252,6 +264,13 @@ def zips():
     case("extra_zip64_lies", small_zip(tensor={"central": {
         "size": 2 ** 32 - 1, "compressed": 2 ** 32 - 1,
         "extra": b"\1\0\x10\0" + struct.pack("<QQ", 2 ** 63, 2 ** 63)}}), "overlaps")
+    twice = b"\1\0\0\0" * 2
+    case("extra_zip64_twice", small_zip(tensor={"central": {"extra": twice}}), "extra field")
+    case("local_extra", small_zip(tensor={"local": {"size": 2 ** 32 - 1}, "extra": b"\1\0\0\0"}),
+         "extra field")
+    case("local_name_runs", small_zip(tensor={"local": {"name": b"a/data/0" + b"x" * 900}}),
+         "disagree")
+    case("crc_deflated", small_zip(data_pkl={"method": 8, "crc": 1}), "CRC")
     case("nul_name", small_zip(between=lambda z: z.add(b"a\0b", b"")), "NUL")
     case("empty_name", small_zip(between=lambda z: z.add(b"", b"")), "name of 0 bytes")
     case("long_name", small_zip(between=lambda z: z.add(b"n" * 600, b"")), "name of 600 bytes")

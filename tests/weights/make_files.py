@@ -80,6 +80,8 @@ def main():
         "parameter.pth": torchfile.save_zip(state_dict(parameter=True), byteorder=None),
         "protocol5.pt": torchfile.save_zip(state_dict(), protocol=5),
         "plain_zip.pt": torchfile.save_zip(state_dict(), descriptors=False, zip64_end=False),
+        "zip64.pth": torchfile.save_zip(state_dict(), zip64_members=True),
+        "deflated.pth": torchfile.save_zip(state_dict(), pickle_method=8),
         "checkpoint.ckpt": torchfile.save_zip(checkpoint, protocol=4),
         "nested.pth": torchfile.save_zip({"version": 1, "extractor": state_dict()}),
         "legacy.pth": torchfile.save_legacy(state_dict()),

@@ -23,16 +23,16 @@ static void test_values(void **state)
     tap_error err;
     double number = 0;
     size_t sizes[4] = {0};
-    assert_ok(
-        parse(&config,
-              " {\"type\": \"super\\u0070oint\", \"n\": -1, \"t\" : 5e-3,\n"
-              "\"widths\":[64,64,128,128], \"none\":null, \"yes\":true, \"no\":false,"
-              "\"mixed\":[1,\"a\"], \"empty\":[], \"fractions\":[0.5],\"zero\":-0.0,"
-              "\"nested\":{\"n\":[{\"n\":[[1]]},{}]}, \"e\":\"\\ud83d\\ude00\\u00e9\\\\/\"}\t ",
-              &err),
-        err);
+    assert_ok(parse(&config,
+                    " {\"type\": \"super\\u0070oint\", \"n\": -1, \"t\" : 5e-3,\n"
+                    "\"widths\":[64,64,128,128], \"none\":null, \"yes\":true, \"no\":false,"
+                    "\"mixed\":[1,\"a\"], \"empty\":[], \"fractions\":[0.5],\"zero\":-0.0,"
+                    "\"nested\":{\"n\":[{\"n\":[[1]]},{}]}, "
+                    "\"e\":\"\\ud83d\\ude00\\u00e9\\\\/\\u20aC\"}\t ",
+                    &err),
+              err);
     assert_string_equal(tap_config_string(config, "type"), "superpoint");
-    assert_string_equal(tap_config_string(config, "e"), "\xf0\x9f\x98\x80\xc3\xa9\\/");
+    assert_string_equal(tap_config_string(config, "e"), "\xf0\x9f\x98\x80\xc3\xa9\\/\xe2\x82\xac");
     assert_true(tap_config_number(config, "n", &number) && number == -1);
     assert_true(tap_config_number(config, "t", &number) && number == 0.005);
     assert_true(tap_config_number(config, "zero", &number) && number == 0);

@@ -79,7 +79,7 @@ static void test_pytorch_zip(void **state)
     (void)state;
     static const char *const names[] = {"zip.pth",      "parameter.pth", "protocol1.pth",
                                         "protocol5.pt", "plain_zip.pt",  "checkpoint.ckpt",
-                                        "nested.pth"};
+                                        "nested.pth",   "zip64.pth",     "deflated.pth"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[128];
         snprintf(path, sizeof path, GOLDEN "%s", names[i]);
@@ -114,8 +114,9 @@ static void test_integers_are_refused(void **state)
 static void test_truncations(void **state)
 {
     (void)state;
-    static const char *const names[] = {"all.safetensors", "zip.pth",    "plain_zip.pt",
-                                        "protocol5.pt",    "legacy.pth", "checkpoint.ckpt"};
+    static const char *const names[] = {"all.safetensors", "zip.pth",     "plain_zip.pt",
+                                        "protocol5.pt",    "legacy.pth",  "checkpoint.ckpt",
+                                        "zip64.pth",       "deflated.pth"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[128];
         tap_bytes bytes;

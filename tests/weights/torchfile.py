@@ -140,22 +140,36 @@ class Zip:
         out = self.body + self.central
         if self.zip64_end:
             at = len(out) if locator is None else locator
-            record = {"n": n, "n_disk": n, "size": size, "offset": offset, **(end64 or {})}
-            out += b"PK\6\6" + struct.pack("<QHHIIQQQQ", 44, 0x31e, 45, 0, 0, record["n_disk"],
-                                           record["n"], record["size"], record["offset"])
-            out += b"PK\6\7" + struct.pack("<IQI", 0, at, 1)
+            record = {"n": n, "n_disk": n, "size": size, "offset": offset, "length": 44,
+                      "signature": b"PK\6\6", "disk": 0, "start_disk": 0, "locator_disk": 0,
+                      "disks": 1, **(end64 or {})}
+            out += record["signature"] + struct.pack(
+                "<QHHIIQQQQ", record["length"], 0x31e, 45, record["disk"], record["start_disk"],
+                record["n_disk"], record["n"], record["size"], record["offset"])
+            out += b"PK\6\7" + struct.pack("<IQI", record["locator_disk"], at, record["disks"])
         return out + b"PK\5\6" + struct.pack("<HHHHIIH", disk, disk, n, n, size, offset,
                                              len(comment)) + comment
 
 
-def save_zip(thing, protocol=2, root="archive", byteorder=b"little", **options):
-    """torch.save(thing, file)"""
+def save_zip(thing, protocol=2, root="archive", byteorder=b"little", pickle_method=0,
+             zip64_members=False, **options):
+    """torch.save(thing, file). zip64_members: sizes in the form that they have over 4 GiB."""
     data, storages = dump(thing, protocol)
-    out = Zip(**options).add(f"{root}/data.pkl", data)
+    out = Zip(**options).add(f"{root}/data.pkl", data, method=pickle_method)
     if byteorder is not None:
         out.add(f"{root}/byteorder", byteorder)
     for key, storage in storages:
-        out.add(f"{root}/data/{key}", storage.raw)
+        raw, huge, more = storage.raw, 2 ** 32 - 1, {}
+        if zip64_members:
+            sizes = struct.pack("<QQ", len(raw), len(raw))
+            extra = b"\1\0\x18\0" + sizes + struct.pack("<Q", len(out.body))
+            more = {"central": {"size": huge, "compressed": huge, "offset": huge, "extra": extra},
+                    "local": {"size": huge, "compressed": huge}, "extra": b"\1\0\x10\0" + sizes,
+                    "descriptor": (b"PK\7\x08" if len(raw) % 8 else b"") +
+                    struct.pack("<I", zlib.crc32(raw)) + sizes}
+        elif len(raw) % 8:  # a signature before the descriptor is optional
+            more = {"descriptor": struct.pack("<III", zlib.crc32(raw), len(raw), len(raw))}
+        out.add(f"{root}/data/{key}", raw, **more)
     return out.add(f"{root}/version", b"3\n").bytes()
 
 
