@@ -1,4 +1,4 @@
-#include "unpickle.h"
+#include "machine.h"
 
 #include "json.h"
 
@@ -6,270 +6,70 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK_SIZE = 64 << 10 };
-
-struct tap_pickle_block {
-    struct tap_pickle_block *next;
-    size_t used, size;
-    max_align_t data[];
-};
-
-/* A growing array of values; its memory counts against the pickle's. */
-struct values {
-    tap_pickle_value **data;
-    size_t n, capacity;
-};
-
-struct machine {
-    tap_pickle *pickle;
-    const tap_pickle_policy *policy;
-    const uint8_t *data;
-    size_t size, at, opcode; /* opcode: where it stands, for messages */
-    const char *file;
-    size_t base;
-    struct values stack, memo, persistents;
-    size_t marks[TAP_PICKLE_MAX_MARKS], n_marks; /* stack heights */
-    tap_error *err;
-};
-
 /* What runs an opcode. */
 struct opcode {
-    tap_status (*run)(struct machine *m, const struct opcode *op);
+    tap_status (*run)(tap_machine *m, const struct opcode *op);
     size_t n;
     tap_pickle_kind kind;
 };
 
-static tap_status fail(struct machine *m, const char *what)
-{
-    return tap_fail(m->err, TAP_ERR_FORMAT, "%s: pickle, byte %zu: %s", m->file,
-                    m->base + m->opcode, what);
-}
-
-/* ---- memory ------------------------------------------------------------------------------ */
-
-static tap_status charge(struct machine *m, size_t bytes)
-{
-    if (bytes > TAP_PICKLE_MAX_MEMORY - m->pickle->memory)
-        return tap_fail(m->err, TAP_ERR_LIMIT, "%s: pickle, byte %zu: its values take over %d MiB",
-                        m->file, m->base + m->opcode, TAP_PICKLE_MAX_MEMORY >> 20);
-    m->pickle->memory += bytes;
-    return TAP_OK;
-}
-
-static tap_status no_memory(struct machine *m)
-{
-    return tap_fail(m->err, TAP_ERR_MEMORY, "%s: out of memory for its pickle", m->file);
-}
-
-/* Zeroed memory that lives as long as the pickle. */
-static tap_status take(struct machine *m, size_t bytes, void **memory)
-{
-    struct tap_pickle_block *block = m->pickle->blocks;
-    bytes = (bytes + sizeof(max_align_t) - 1) / sizeof(max_align_t) * sizeof(max_align_t);
-    if (block == NULL || block->size - block->used < bytes) {
-        size_t size = bytes > BLOCK_SIZE ? bytes : BLOCK_SIZE;
-        TAP_TRY(charge(m, sizeof *block + size));
-        block = calloc(1, sizeof *block + size);
-        if (block == NULL)
-            return no_memory(m);
-        block->size = size;
-        block->next = m->pickle->blocks;
-        m->pickle->blocks = block;
-    }
-    *memory = (uint8_t *)block->data + block->used;
-    block->used += bytes;
-    return TAP_OK;
-}
-
-static tap_status make_value(struct machine *m, tap_pickle_kind kind, tap_pickle_value **value)
-{
-    void *memory = NULL;
-    TAP_TRY(take(m, sizeof **value, &memory));
-    *value = memory;
-    (*value)->kind = kind;
-    return TAP_OK;
-}
-
-static tap_status reserve(struct machine *m, struct values *values, size_t capacity)
-{
-    if (capacity <= values->capacity)
-        return TAP_OK;
-    size_t larger = values->capacity == 0 ? 64 : values->capacity * 2;
-    larger = larger > capacity ? larger : capacity;
-    TAP_TRY(charge(m, (larger - values->capacity) * sizeof *values->data));
-    tap_pickle_value **moved = realloc(values->data, larger * sizeof *moved);
-    if (moved == NULL)
-        return no_memory(m);
-    memset(moved + values->capacity, 0, (larger - values->capacity) * sizeof *moved);
-    values->data = moved;
-    values->capacity = larger;
-    return TAP_OK;
-}
-
-/* Appends to a tuple, list or dict. A doubled array leaves its old half behind in the block: at
- * most as much again, and it is counted. */
-static tap_status append(struct machine *m, tap_pickle_value *to, tap_pickle_value *const *items,
-                         size_t n)
-{
-    size_t wanted = to->items.n + n;
-    if (wanted > to->items.capacity) {
-        void *memory = NULL;
-        size_t capacity = to->items.capacity * 2;
-        capacity = capacity > wanted ? capacity : wanted;
-        TAP_TRY(take(m, capacity * sizeof *to->items.data, &memory));
-        if (to->items.n > 0)
-            memcpy(memory, to->items.data, to->items.n * sizeof *to->items.data);
-        to->items.data = memory;
-        to->items.capacity = capacity;
-    }
-    if (n > 0)
-        memcpy(to->items.data + to->items.n, items, n * sizeof *items);
-    to->items.n = wanted;
-    return TAP_OK;
-}
-
-/* ---- stack ------------------------------------------------------------------------------- */
-
-static tap_status push(struct machine *m, tap_pickle_value *value)
-{
-    TAP_TRY(reserve(m, &m->stack, m->stack.n + 1));
-    m->stack.data[m->stack.n++] = value;
-    return TAP_OK;
-}
-
-static tap_status push_new(struct machine *m, tap_pickle_kind kind, tap_pickle_value **value)
-{
-    TAP_TRY(make_value(m, kind, value));
-    return push(m, *value);
-}
-
-/* How many values stand over the last mark: no opcode but those that take the mark reaches under
- * it. */
-static size_t reach(const struct machine *m)
-{
-    return m->stack.n - (m->n_marks > 0 ? m->marks[m->n_marks - 1] : 0);
-}
-
-/* The value on top, which stays. */
-static tap_status top(struct machine *m, tap_pickle_value **value)
-{
-    if (reach(m) == 0)
-        return fail(m, "the stack holds too little");
-    *value = m->stack.data[m->stack.n - 1];
-    return TAP_OK;
-}
-
-/* The top n values. They stay readable until the next push. */
-static tap_status pop(struct machine *m, size_t n, tap_pickle_value ***items)
-{
-    if (reach(m) < n)
-        return fail(m, "the stack holds too little");
-    m->stack.n -= n;
-    *items = m->stack.data + m->stack.n;
-    return TAP_OK;
-}
-
-/* What stands over the last mark, and the mark. */
-static tap_status pop_mark(struct machine *m, tap_pickle_value ***items, size_t *n)
-{
-    if (m->n_marks == 0)
-        return fail(m, "no mark on the stack");
-    *n = reach(m);
-    m->n_marks--;
-    return pop(m, *n, items);
-}
-
-/* ---- arguments in the byte stream -------------------------------------------------------- */
-
-static tap_status read_bytes(struct machine *m, size_t n, const uint8_t **bytes)
-{
-    if (m->size - m->at < n)
-        return fail(m, "ends inside an opcode's argument: the file is incomplete");
-    *bytes = m->data + m->at;
-    m->at += n;
-    return TAP_OK;
-}
-
-/* n <= 8 bytes, little-endian, without a sign. */
-static tap_status read_uint(struct machine *m, size_t n, uint64_t *value)
-{
-    const uint8_t *bytes = NULL;
-    TAP_TRY(read_bytes(m, n, &bytes));
-    *value = 0;
-    memcpy(value, bytes, n);
-    return TAP_OK;
-}
-
-/* Up to a line feed, which is taken, too. */
-static tap_status read_line(struct machine *m, const uint8_t **text, size_t *n)
-{
-    const uint8_t *first = m->data + m->at;
-    const uint8_t *end = memchr(first, '\n', m->size - m->at);
-    if (end == NULL)
-        return fail(m, "a line without an end: the file is incomplete");
-    *text = first;
-    *n = (size_t)(end - first);
-    m->at += *n + 1;
-    return TAP_OK;
-}
-
 /* ---- plain values ------------------------------------------------------------------------ */
 
-static tap_status run_new(struct machine *m, const struct opcode *op)
+static tap_status run_new(tap_machine *m, const struct opcode *op)
 {
     tap_pickle_value *value = NULL;
-    return push_new(m, op->kind, &value);
+    return tap_machine_push_new(m, op->kind, &value);
 }
 
-static tap_status run_bool(struct machine *m, const struct opcode *op)
+static tap_status run_bool(tap_machine *m, const struct opcode *op)
 {
     tap_pickle_value *value = NULL;
-    TAP_TRY(push_new(m, TAP_PICKLE_BOOL, &value));
+    TAP_TRY(tap_machine_push_new(m, TAP_PICKLE_BOOL, &value));
     value->truth = op->n != 0;
     return TAP_OK;
 }
 
-static tap_status run_int(struct machine *m, const struct opcode *op)
+static tap_status run_int(tap_machine *m, const struct opcode *op)
 {
     uint64_t bits = 0;
     tap_pickle_value *value = NULL;
-    TAP_TRY(read_uint(m, op->n, &bits));
-    TAP_TRY(push_new(m, TAP_PICKLE_INT, &value));
+    TAP_TRY(tap_machine_read_uint(m, op->n, &bits));
+    TAP_TRY(tap_machine_push_new(m, TAP_PICKLE_INT, &value));
     value->integer = op->n == 4 ? (int32_t)(uint32_t)bits : (int64_t)bits;
     return TAP_OK;
 }
 
-static tap_status run_float(struct machine *m, const struct opcode *op)
+static tap_status run_float(tap_machine *m, const struct opcode *op)
 {
     const uint8_t *bytes = NULL;
-    TAP_TRY(read_bytes(m, op->n, &bytes));
+    TAP_TRY(tap_machine_read_bytes(m, op->n, &bytes));
     return run_new(m, op);
 }
 
 /* Bytes behind their count of `width` bytes. */
-static tap_status push_text(struct machine *m, size_t width, tap_pickle_kind kind,
+static tap_status push_text(tap_machine *m, size_t width, tap_pickle_kind kind,
                             tap_pickle_value **value)
 {
     uint64_t n = 0;
     const uint8_t *bytes = NULL;
-    TAP_TRY(read_uint(m, width, &n));
-    TAP_TRY(read_bytes(m, n, &bytes));
+    TAP_TRY(tap_machine_read_uint(m, width, &n));
+    TAP_TRY(tap_machine_read_bytes(m, n, &bytes));
     if (kind == TAP_PICKLE_TEXT && !tap_utf8_is_valid(bytes, n))
-        return fail(m, "a string that is not UTF-8");
-    TAP_TRY(push_new(m, kind, value));
+        return tap_machine_fail(m, "a string that is not UTF-8");
+    TAP_TRY(tap_machine_push_new(m, kind, value));
     (*value)->text.data = bytes;
     (*value)->text.size = n;
     return TAP_OK;
 }
 
-static tap_status run_text(struct machine *m, const struct opcode *op)
+static tap_status run_text(tap_machine *m, const struct opcode *op)
 {
     tap_pickle_value *value = NULL;
     return push_text(m, op->n, op->kind, &value);
 }
 
 /* A Python 2 string: names in old checkpoints, else bytes. */
-static tap_status run_old_string(struct machine *m, const struct opcode *op)
+static tap_status run_old_string(tap_machine *m, const struct opcode *op)
 {
     tap_pickle_value *value = NULL;
     TAP_TRY(push_text(m, op->n, TAP_PICKLE_BYTES, &value));
@@ -279,7 +79,7 @@ static tap_status run_old_string(struct machine *m, const struct opcode *op)
 }
 
 /* LONG1, LONG4: two's complement, little-endian, of any length. */
-static tap_status run_long(struct machine *m, const struct opcode *op)
+static tap_status run_long(tap_machine *m, const struct opcode *op)
 {
     tap_pickle_value *value = NULL;
     TAP_TRY(push_text(m, op->n, TAP_PICKLE_LONG, &value));
@@ -296,15 +96,15 @@ static tap_status run_long(struct machine *m, const struct opcode *op)
 
 /* INT and LONG in decimal: "I01" and "I00" are true and false, "L5L" may end in an L. Protocol 1
  * writes them; its other opcodes are those of protocol 2. (Protocol 0 can't hold tensors.) */
-static tap_status run_decimal(struct machine *m, const struct opcode *op)
+static tap_status run_decimal(tap_machine *m, const struct opcode *op)
 {
     const uint8_t *text = NULL;
     size_t n = 0;
     int64_t integer = 0;
     tap_pickle_value *value = NULL;
-    TAP_TRY(read_line(m, &text, &n));
+    TAP_TRY(tap_machine_read_line(m, &text, &n));
     if (op->kind == TAP_PICKLE_INT && n == 2 && text[0] == '0' && (text[1] | 1) == '1') {
-        TAP_TRY(push_new(m, TAP_PICKLE_BOOL, &value));
+        TAP_TRY(tap_machine_push_new(m, TAP_PICKLE_BOOL, &value));
         value->truth = text[1] == '1';
         return TAP_OK;
     }
@@ -315,11 +115,11 @@ static tap_status run_decimal(struct machine *m, const struct opcode *op)
         int digit = text[i] - '0';
         if (digit < 0 || digit > 9 || __builtin_mul_overflow(integer, 10, &integer) ||
             __builtin_add_overflow(integer, negative ? -digit : digit, &integer))
-            return fail(m, "not a whole number of 64 bits");
+            return tap_machine_fail(m, "not a whole number of 64 bits");
     }
     if (n <= negative)
-        return fail(m, "not a whole number of 64 bits");
-    TAP_TRY(push_new(m, TAP_PICKLE_INT, &value));
+        return tap_machine_fail(m, "not a whole number of 64 bits");
+    TAP_TRY(tap_machine_push_new(m, TAP_PICKLE_INT, &value));
     value->integer = integer;
     return TAP_OK;
 }
@@ -331,7 +131,7 @@ static bool equals(const uint8_t *text, size_t n, const char *word)
     return n == strlen(word) && memcmp(text, word, n) == 0;
 }
 
-static tap_status push_global(struct machine *m, const uint8_t *module, size_t n_module,
+static tap_status push_global(tap_machine *m, const uint8_t *module, size_t n_module,
                               const uint8_t *name, size_t n_name)
 {
     const tap_pickle_policy *policy = m->policy;
@@ -347,7 +147,7 @@ static tap_status push_global(struct machine *m, const uint8_t *module, size_t n
                         m->file, m->base + m->opcode, n_module < 60 ? (int)n_module : 60, module,
                         n_name < 60 ? (int)n_name : 60, name);
     tap_pickle_value *value = NULL;
-    TAP_TRY(push_new(m, TAP_PICKLE_GLOBAL, &value));
+    TAP_TRY(tap_machine_push_new(m, TAP_PICKLE_GLOBAL, &value));
     value->global.known = i < policy->n_globals ? &policy->globals[i] : NULL;
     value->global.name = name;
     value->global.n_name = n_name;
@@ -355,57 +155,57 @@ static tap_status push_global(struct machine *m, const uint8_t *module, size_t n
 }
 
 /* Names are checked before they get into a message or a comparison. */
-static tap_status check_names(struct machine *m, const uint8_t *module, size_t n_module,
+static tap_status check_names(tap_machine *m, const uint8_t *module, size_t n_module,
                               const uint8_t *name, size_t n_name)
 {
     if (n_module == 0 || n_module > TAP_PICKLE_MAX_NAME || n_name == 0 ||
         n_name > TAP_PICKLE_MAX_NAME || !tap_utf8_is_valid(module, n_module) ||
         !tap_utf8_is_valid(name, n_name) || memchr(module, 0, n_module) != NULL ||
         memchr(name, 0, n_name) != NULL)
-        return fail(m, "a global's name is empty, not text, or over 256 bytes");
+        return tap_machine_fail(m, "a global's name is empty, not text, or over 256 bytes");
     return push_global(m, module, n_module, name, n_name);
 }
 
-static tap_status run_global(struct machine *m, const struct opcode *op)
+static tap_status run_global(tap_machine *m, const struct opcode *op)
 {
     (void)op;
     const uint8_t *module = NULL, *name = NULL;
     size_t n_module = 0, n_name = 0;
-    TAP_TRY(read_line(m, &module, &n_module));
-    TAP_TRY(read_line(m, &name, &n_name));
+    TAP_TRY(tap_machine_read_line(m, &module, &n_module));
+    TAP_TRY(tap_machine_read_line(m, &name, &n_name));
     return check_names(m, module, n_module, name, n_name);
 }
 
-static tap_status run_stack_global(struct machine *m, const struct opcode *op)
+static tap_status run_stack_global(tap_machine *m, const struct opcode *op)
 {
     (void)op;
     tap_pickle_value **names = NULL;
-    TAP_TRY(pop(m, 2, &names));
+    TAP_TRY(tap_machine_pop(m, 2, &names));
     if (names[0]->kind != TAP_PICKLE_TEXT || names[1]->kind != TAP_PICKLE_TEXT)
-        return fail(m, "a global's name is not a string");
+        return tap_machine_fail(m, "a global's name is not a string");
     return check_names(m, names[0]->text.data, names[0]->text.size, names[1]->text.data,
                        names[1]->text.size);
 }
 
 /* OrderedDict([(key, value), ...]); Python 2 wrote the pairs as lists. */
-static tap_status fill_dict(struct machine *m, tap_pickle_value *dict,
+static tap_status fill_dict(tap_machine *m, tap_pickle_value *dict,
                             const tap_pickle_value *arguments)
 {
     if (arguments->items.n == 0)
         return TAP_OK;
     const tap_pickle_value *pairs = arguments->items.data[0];
     if (arguments->items.n > 1 || pairs->kind != TAP_PICKLE_LIST)
-        return fail(m, "a dictionary made of something else than a list of pairs");
+        return tap_machine_fail(m, "a dictionary made of something else than a list of pairs");
     for (size_t i = 0; i < pairs->items.n; i++) {
         const tap_pickle_value *pair = pairs->items.data[i];
         if ((pair->kind != TAP_PICKLE_TUPLE && pair->kind != TAP_PICKLE_LIST) || pair->items.n != 2)
-            return fail(m, "a dictionary made of something else than a list of pairs");
-        TAP_TRY(append(m, dict, pair->items.data, 2));
+            return tap_machine_fail(m, "a dictionary made of something else than a list of pairs");
+        TAP_TRY(tap_machine_append(m, dict, pair->items.data, 2));
     }
     return TAP_OK;
 }
 
-static tap_status fill_list(struct machine *m, tap_pickle_value *list,
+static tap_status fill_list(tap_machine *m, tap_pickle_value *list,
                             const tap_pickle_value *arguments)
 {
     if (arguments->items.n == 0)
@@ -413,164 +213,164 @@ static tap_status fill_list(struct machine *m, tap_pickle_value *list,
     const tap_pickle_value *items = arguments->items.data[0];
     if (arguments->items.n > 1 ||
         (items->kind != TAP_PICKLE_LIST && items->kind != TAP_PICKLE_TUPLE))
-        return fail(m, "a set made of something else than a list");
-    return append(m, list, items->items.data, items->items.n);
+        return tap_machine_fail(m, "a set made of something else than a list");
+    return tap_machine_append(m, list, items->items.data, items->items.n);
 }
 
 /* callee(*arguments), which gives a record of the call, or one of the containers. */
-static tap_status call(struct machine *m, tap_pickle_value *callee, tap_pickle_value *arguments)
+static tap_status call(tap_machine *m, tap_pickle_value *callee, tap_pickle_value *arguments)
 {
     if (callee->kind != TAP_PICKLE_GLOBAL || arguments->kind != TAP_PICKLE_TUPLE)
-        return fail(m, "a call of something that is not a global, or not with a tuple");
+        return tap_machine_fail(m, "a call of something that is not a global, or not with a tuple");
     const tap_pickle_global *known = callee->global.known;
     tap_pickle_value *value = NULL;
     switch (known != NULL ? known->makes : TAP_PICKLE_MAKES_OBJECT) {
     case TAP_PICKLE_MAKES_DICT:
-        TAP_TRY(make_value(m, TAP_PICKLE_DICT, &value));
+        TAP_TRY(tap_machine_value(m, TAP_PICKLE_DICT, &value));
         TAP_TRY(fill_dict(m, value, arguments));
-        return push(m, value);
+        return tap_machine_push(m, value);
     case TAP_PICKLE_MAKES_LIST:
-        TAP_TRY(make_value(m, TAP_PICKLE_LIST, &value));
+        TAP_TRY(tap_machine_value(m, TAP_PICKLE_LIST, &value));
         TAP_TRY(fill_list(m, value, arguments));
-        return push(m, value);
+        return tap_machine_push(m, value);
     case TAP_PICKLE_MAKES_NOTHING:
         return tap_fail(m->err, TAP_ERR_UNSUPPORTED, "%s: pickle, byte %zu: a call of %.*s",
                         m->file, m->base + m->opcode, (int)callee->global.n_name,
                         callee->global.name);
     default:
-        TAP_TRY(make_value(m, TAP_PICKLE_OBJECT, &value));
+        TAP_TRY(tap_machine_value(m, TAP_PICKLE_OBJECT, &value));
         value->object.callee = callee;
         value->object.arguments = arguments;
-        return push(m, value);
+        return tap_machine_push(m, value);
     }
 }
 
 /* REDUCE, NEWOBJ: callee, arguments. NEWOBJ_EX: keyword arguments, too, which are dropped. */
-static tap_status run_call(struct machine *m, const struct opcode *op)
+static tap_status run_call(tap_machine *m, const struct opcode *op)
 {
     tap_pickle_value **items = NULL;
-    TAP_TRY(pop(m, op->n, &items));
+    TAP_TRY(tap_machine_pop(m, op->n, &items));
     if (op->n == 3 && items[2]->kind != TAP_PICKLE_DICT)
-        return fail(m, "keyword arguments that are not a dictionary");
+        return tap_machine_fail(m, "keyword arguments that are not a dictionary");
     return call(m, items[0], items[1]);
 }
 
 /* An object's state. An OrderedDict's is its attributes (_metadata), which are not its items. */
-static tap_status run_build(struct machine *m, const struct opcode *op)
+static tap_status run_build(tap_machine *m, const struct opcode *op)
 {
     (void)op;
     tap_pickle_value **items = NULL;
-    TAP_TRY(pop(m, 1, &items));
+    TAP_TRY(tap_machine_pop(m, 1, &items));
     tap_pickle_value *state = items[0], *object = NULL;
-    TAP_TRY(top(m, &object));
+    TAP_TRY(tap_machine_top(m, &object));
     if (object->kind == TAP_PICKLE_OBJECT)
         object->object.state = state;
     else if (object->kind != TAP_PICKLE_DICT && object->kind != TAP_PICKLE_LIST)
-        return fail(m, "state for something that has none");
+        return tap_machine_fail(m, "state for something that has none");
     return TAP_OK;
 }
 
 /* ---- containers -------------------------------------------------------------------------- */
 
-static tap_status push_items(struct machine *m, tap_pickle_kind kind, tap_pickle_value **items,
+static tap_status push_items(tap_machine *m, tap_pickle_kind kind, tap_pickle_value **items,
                              size_t n)
 {
     tap_pickle_value *value = NULL;
     if (kind == TAP_PICKLE_DICT && n % 2 != 0)
-        return fail(m, "a key without a value");
-    TAP_TRY(make_value(m, kind, &value));
-    TAP_TRY(append(m, value, items, n));
-    return push(m, value);
+        return tap_machine_fail(m, "a key without a value");
+    TAP_TRY(tap_machine_value(m, kind, &value));
+    TAP_TRY(tap_machine_append(m, value, items, n));
+    return tap_machine_push(m, value);
 }
 
 /* Everything over the mark as one new value. */
-static tap_status run_collect(struct machine *m, const struct opcode *op)
+static tap_status run_collect(tap_machine *m, const struct opcode *op)
 {
     tap_pickle_value **items = NULL;
     size_t n = 0;
-    TAP_TRY(pop_mark(m, &items, &n));
+    TAP_TRY(tap_machine_pop_mark(m, &items, &n));
     return push_items(m, op->kind, items, n);
 }
 
-static tap_status run_tuple(struct machine *m, const struct opcode *op)
+static tap_status run_tuple(tap_machine *m, const struct opcode *op)
 {
     tap_pickle_value **items = NULL;
-    TAP_TRY(pop(m, op->n, &items));
+    TAP_TRY(tap_machine_pop(m, op->n, &items));
     return push_items(m, TAP_PICKLE_TUPLE, items, op->n);
 }
 
 /* n values onto the container under them. A foreign object may be a list or dictionary of another
  * class; what it would hold is dropped. */
-static tap_status extend(struct machine *m, tap_pickle_kind kind, tap_pickle_value **items,
-                         size_t n)
+static tap_status extend(tap_machine *m, tap_pickle_kind kind, tap_pickle_value **items, size_t n)
 {
     tap_pickle_value *to = NULL;
-    TAP_TRY(top(m, &to));
+    TAP_TRY(tap_machine_top(m, &to));
     if (to->kind == TAP_PICKLE_OBJECT && to->object.callee->global.known == NULL)
         return TAP_OK;
     if (to->kind != kind)
-        return fail(m, kind == TAP_PICKLE_DICT ? "items for something that is not a dictionary"
-                                               : "items for something that is not a list");
+        return tap_machine_fail(m, kind == TAP_PICKLE_DICT
+                                       ? "items for something that is not a dictionary"
+                                       : "items for something that is not a list");
     if (kind == TAP_PICKLE_DICT && n % 2 != 0)
-        return fail(m, "a key without a value");
-    return append(m, to, items, n);
+        return tap_machine_fail(m, "a key without a value");
+    return tap_machine_append(m, to, items, n);
 }
 
-static tap_status run_extend(struct machine *m, const struct opcode *op)
+static tap_status run_extend(tap_machine *m, const struct opcode *op)
 {
     tap_pickle_value **items = NULL;
-    TAP_TRY(pop(m, op->n, &items));
+    TAP_TRY(tap_machine_pop(m, op->n, &items));
     return extend(m, op->kind, items, op->n);
 }
 
-static tap_status run_extend_marked(struct machine *m, const struct opcode *op)
+static tap_status run_extend_marked(tap_machine *m, const struct opcode *op)
 {
     tap_pickle_value **items = NULL;
     size_t n = 0;
-    TAP_TRY(pop_mark(m, &items, &n));
+    TAP_TRY(tap_machine_pop_mark(m, &items, &n));
     return extend(m, op->kind, items, n);
 }
 
 /* ---- memo, marks, the rest --------------------------------------------------------------- */
 
-static tap_status put(struct machine *m, uint64_t index)
+static tap_status put(tap_machine *m, uint64_t index)
 {
     tap_pickle_value *value = NULL;
     if (index >= TAP_PICKLE_MAX_MEMO)
         return tap_fail(m->err, TAP_ERR_LIMIT,
                         "%s: pickle, byte %zu: memo entry %" PRIu64 ", over %d", m->file,
                         m->base + m->opcode, index, TAP_PICKLE_MAX_MEMO);
-    TAP_TRY(top(m, &value));
-    TAP_TRY(reserve(m, &m->memo, index + 1));
+    TAP_TRY(tap_machine_top(m, &value));
+    TAP_TRY(tap_machine_reserve(m, &m->memo, index + 1));
     m->memo.data[index] = value;
     if (m->memo.n <= index)
         m->memo.n = index + 1;
     return TAP_OK;
 }
 
-static tap_status run_put(struct machine *m, const struct opcode *op)
+static tap_status run_put(tap_machine *m, const struct opcode *op)
 {
     uint64_t index = 0;
-    TAP_TRY(read_uint(m, op->n, &index));
+    TAP_TRY(tap_machine_read_uint(m, op->n, &index));
     return put(m, index);
 }
 
-static tap_status run_memoize(struct machine *m, const struct opcode *op)
+static tap_status run_memoize(tap_machine *m, const struct opcode *op)
 {
     (void)op;
     return put(m, m->memo.n);
 }
 
-static tap_status run_get(struct machine *m, const struct opcode *op)
+static tap_status run_get(tap_machine *m, const struct opcode *op)
 {
     uint64_t index = 0;
-    TAP_TRY(read_uint(m, op->n, &index));
+    TAP_TRY(tap_machine_read_uint(m, op->n, &index));
     if (index >= m->memo.n || m->memo.data[index] == NULL)
-        return fail(m, "a memo entry that was never put");
-    return push(m, m->memo.data[index]);
+        return tap_machine_fail(m, "a memo entry that was never put");
+    return tap_machine_push(m, m->memo.data[index]);
 }
 
-static tap_status run_mark(struct machine *m, const struct opcode *op)
+static tap_status run_mark(tap_machine *m, const struct opcode *op)
 {
     (void)op;
     if (m->n_marks == TAP_PICKLE_MAX_MARKS)
@@ -580,51 +380,51 @@ static tap_status run_mark(struct machine *m, const struct opcode *op)
     return TAP_OK;
 }
 
-static tap_status run_pop_mark(struct machine *m, const struct opcode *op)
+static tap_status run_pop_mark(tap_machine *m, const struct opcode *op)
 {
     (void)op;
     tap_pickle_value **items = NULL;
     size_t n = 0;
-    return pop_mark(m, &items, &n);
+    return tap_machine_pop_mark(m, &items, &n);
 }
 
 /* A mark counts as a value here. */
-static tap_status run_pop(struct machine *m, const struct opcode *op)
+static tap_status run_pop(tap_machine *m, const struct opcode *op)
 {
     tap_pickle_value **items = NULL;
-    if (reach(m) == 0)
+    if (tap_machine_reach(m) == 0)
         return run_pop_mark(m, op);
-    return pop(m, 1, &items);
+    return tap_machine_pop(m, 1, &items);
 }
 
-static tap_status run_dup(struct machine *m, const struct opcode *op)
+static tap_status run_dup(tap_machine *m, const struct opcode *op)
 {
     (void)op;
     tap_pickle_value *value = NULL;
-    TAP_TRY(top(m, &value));
-    return push(m, value);
+    TAP_TRY(tap_machine_top(m, &value));
+    return tap_machine_push(m, value);
 }
 
-static tap_status run_persistent(struct machine *m, const struct opcode *op)
+static tap_status run_persistent(tap_machine *m, const struct opcode *op)
 {
     (void)op;
     tap_pickle_value **items = NULL, *value = NULL;
-    TAP_TRY(pop(m, 1, &items));
+    TAP_TRY(tap_machine_pop(m, 1, &items));
     tap_pickle_value *id = items[0];
-    TAP_TRY(make_value(m, TAP_PICKLE_PERSISTENT, &value));
+    TAP_TRY(tap_machine_value(m, TAP_PICKLE_PERSISTENT, &value));
     value->object.arguments = id;
-    TAP_TRY(reserve(m, &m->persistents, m->persistents.n + 1));
+    TAP_TRY(tap_machine_reserve(m, &m->persistents, m->persistents.n + 1));
     m->persistents.data[m->persistents.n++] = value;
-    return push(m, value);
+    return tap_machine_push(m, value);
 }
 
-static tap_status run_protocol(struct machine *m, const struct opcode *op)
+static tap_status run_protocol(tap_machine *m, const struct opcode *op)
 {
     (void)op;
     uint64_t protocol = 0;
-    TAP_TRY(read_uint(m, 1, &protocol));
+    TAP_TRY(tap_machine_read_uint(m, 1, &protocol));
     if (m->opcode != 0)
-        return fail(m, "a protocol number in the middle");
+        return tap_machine_fail(m, "a protocol number in the middle");
     if (protocol > 5)
         return tap_fail(m->err, TAP_ERR_UNSUPPORTED, "%s: pickle protocol %d (0 to 5 are read)",
                         m->file, (int)protocol);
@@ -633,12 +433,13 @@ static tap_status run_protocol(struct machine *m, const struct opcode *op)
 
 /* A frame says how many bytes the reader may fetch at once, which does not matter here; but one
  * that reaches over the end says that something is missing. */
-static tap_status run_frame(struct machine *m, const struct opcode *op)
+static tap_status run_frame(tap_machine *m, const struct opcode *op)
 {
     (void)op;
     uint64_t length = 0;
-    TAP_TRY(read_uint(m, 8, &length));
-    return length <= m->size - m->at ? TAP_OK : fail(m, "a frame that reaches over the end");
+    TAP_TRY(tap_machine_read_uint(m, 8, &length));
+    return length <= m->size - m->at ? TAP_OK
+                                     : tap_machine_fail(m, "a frame that reaches over the end");
 }
 
 /* ---- the machine ------------------------------------------------------------------------- */
@@ -701,7 +502,7 @@ static const struct opcode opcodes[256] = {
     ['2'] = {run_dup, 0, 0},
 };
 
-static tap_status refuse_opcode(struct machine *m, uint8_t opcode)
+static tap_status refuse_opcode(tap_machine *m, uint8_t opcode)
 {
     static const struct {
         uint8_t opcode;
@@ -730,14 +531,14 @@ static tap_status refuse_opcode(struct machine *m, uint8_t opcode)
                     m->base + m->opcode, opcode);
 }
 
-static tap_status run(struct machine *m)
+static tap_status run(tap_machine *m)
 {
-    TAP_TRY(reserve(m, &m->stack, 64));
+    TAP_TRY(tap_machine_reserve(m, &m->stack, 64));
     for (;;) {
         m->opcode = m->at;
         if (m->at == m->size)
-            return fail(m,
-                        "ends without its STOP: the file is incomplete, or its pickle over 16 MiB");
+            return tap_machine_fail(
+                m, "ends without its STOP: the file is incomplete, or its pickle over 16 MiB");
         uint8_t code = m->data[m->at++];
         if (code == '.')
             break;
@@ -746,7 +547,7 @@ static tap_status run(struct machine *m)
         TAP_TRY(opcodes[code].run(m, &opcodes[code]));
     }
     if (m->stack.n != 1 || m->n_marks != 0)
-        return fail(m, "stops with something else than one value on its stack");
+        return tap_machine_fail(m, "stops with something else than one value on its stack");
     m->pickle->result = m->stack.data[0];
     m->pickle->consumed = m->at;
     return TAP_OK;
@@ -757,13 +558,13 @@ tap_status tap_pickle_run(tap_pickle *pickle, const uint8_t *data, size_t size,
                           tap_error *err)
 {
     *pickle = (tap_pickle){0};
-    struct machine machine = {.pickle = pickle,
-                              .policy = policy,
-                              .data = data,
-                              .size = size,
-                              .file = file,
-                              .base = base,
-                              .err = err};
+    tap_machine machine = {.pickle = pickle,
+                           .policy = policy,
+                           .data = data,
+                           .size = size,
+                           .file = file,
+                           .base = base,
+                           .err = err};
     tap_status status = run(&machine);
     free(machine.stack.data);
     free(machine.memo.data);
@@ -772,17 +573,6 @@ tap_status tap_pickle_run(tap_pickle *pickle, const uint8_t *data, size_t size,
     if (status != TAP_OK)
         tap_pickle_free(pickle);
     return status;
-}
-
-void tap_pickle_free(tap_pickle *pickle)
-{
-    for (struct tap_pickle_block *block = pickle->blocks; block != NULL;) {
-        struct tap_pickle_block *next = block->next;
-        free(block);
-        block = next;
-    }
-    free(pickle->persistents);
-    *pickle = (tap_pickle){0};
 }
 
 bool tap_pickle_is_text(const tap_pickle_value *value, const char *text)
