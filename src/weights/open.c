@@ -32,7 +32,8 @@ static tap_status open_file(tap_weights **weights, const char *path, tap_error *
 {
     struct stat status;
     tap_bytes bytes;
-    bool small = stat(path, &status) == 0 && status.st_size <= READ_UP_TO;
+    /* "-" would be standard input to tap_bytes_read; here it is a file of that name. */
+    bool small = strcmp(path, "-") != 0 && stat(path, &status) == 0 && status.st_size <= READ_UP_TO;
     TAP_TRY(small ? tap_bytes_read(&bytes, path, max_file, err)
                   : tap_bytes_map(&bytes, path, max_file, err));
     tap_status result = parse(weights, &bytes, path, err);

@@ -7,6 +7,7 @@
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "model files are little-endian and read in place"
 #endif
+_Static_assert(sizeof(size_t) == sizeof(uint64_t), "sizes in model files have 64 bits");
 
 enum {
     TAP_WEIGHTS_MAX_TENSORS = 4096,

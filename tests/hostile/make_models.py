@@ -379,7 +379,7 @@ def pickles():
     case("append_none", b"NNa.", "not a list")
     case("setitem_list", b"]NNs.", "not a dictionary")
     case("setitems_odd", b"}(Nu.", "without a value")
-    case("dict_odd", b"(Nd.", "without a value")
+    case("dict_odd", b"(N" + b"d.", "without a value")
     case("memo_missing", b"h\7.", "never put")
     case("memo_hole", b"Nq\5h\3.", "never put")
     case("memo_2_31", b"Nr\0\0\0\x80.", "memo entry 2147483648", LIMIT)

@@ -87,7 +87,7 @@ static void test_refusals(void **state)
         {"{\"a\":1e999}", "too large"},
         {"{\"a\":tru", "not a JSON value"},
         {"{\"a\":nuLL}", "not a JSON value"},
-        {"{\"a\":falsy}", "not a JSON value"},
+        {"{\"a\":fals_}", "not a JSON value"},
         {"{\"a\":\"", "ends inside a string"},
         {"{\"a\":\"\\", "not an escape"},
         {"{\"a\":\"\\u12", "hexadecimal"},

@@ -90,7 +90,7 @@ static void test_against_python(void **state)
     write_files(npz, safetensors);
     read_back(safetensors);
     snprintf(command, sizeof command,
-             "/usr/bin/env PATH=/usr/bin:$PATH python3 "
+             "PATH=/usr/bin:$PATH python3 "
              "tests/weights/check_written.py %s %s %s",
              npz, safetensors, folder);
     int result = system(command) >> 8;
