@@ -56,6 +56,7 @@ def state_dict(old=False, parameter=False):
     shared = Storage("Float", values("low", 6) + values("high", 6))
     made["low"] = Tensor(shared, (6,), old=old)
     made["high"] = Tensor(shared, (2, 3), offset=6, old=old)
+    made["low"] = Sized(shared, (6,)) if parameter else made["low"]
     made["batches"] = Tensor(Storage("Long", [3]), (), old=old)
     return made
 
@@ -66,6 +67,14 @@ def npy(text, data, version=1):
     text = text + b" " * pad + b"\n"
     return (b"\x93NUMPY" + bytes([version, 0]) +
             struct.pack("<H" if version == 1 else "<I", len(text)) + text + data)
+
+
+class Sized(Tensor):
+    """A tensor whose shape was pickled as a torch.Size."""
+
+    def __reduce__(self):
+        function, (storage, offset, shape, *rest) = super().__reduce__()
+        return function, (storage, offset, torchfile.Size(shape), *rest)
 
 
 def main():

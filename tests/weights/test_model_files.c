@@ -235,6 +235,26 @@ static void test_large_file(void **state)
     tap_weights_close(weights);
 }
 
+/* Another process cuts the file short after it was opened: what was read stays. */
+static void test_shrinking_file(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/tap_shrinking_XXXXXX";
+    tap_bytes bytes;
+    tap_weights *weights;
+    tap_error err;
+    close(mkstemp(path));
+    assert_ok(tap_bytes_read(&bytes, GOLDEN "all.safetensors", 1 << 20, &err), err);
+    assert_ok(tap_file_write(path, bytes.data, bytes.size, &err), err);
+    tap_bytes_release(&bytes);
+    assert_ok(tap_weights_open(&weights, path, &err), err);
+    assert_int_equal(truncate(path, 0), 0);
+    for (size_t i = 0; i < N_PLAIN; i++)
+        check_tensor(weights, &expected[i]);
+    tap_weights_close(weights);
+    unlink(path);
+}
+
 static void test_real_weights(void **state)
 {
     (void)state;
@@ -272,7 +292,7 @@ int main(void)
         cmocka_unit_test(test_pytorch_legacy), cmocka_unit_test(test_integers_are_refused),
         cmocka_unit_test(test_truncations),    cmocka_unit_test(test_flipped_bytes),
         cmocka_unit_test(test_folders),        cmocka_unit_test(test_large_file),
-        cmocka_unit_test(test_real_weights),
+        cmocka_unit_test(test_shrinking_file), cmocka_unit_test(test_real_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -186,12 +186,43 @@ static void test_persistent(void **state)
     tap_pickle_free(&pickle);
 }
 
+/* Every prefix of two pickles with a checkpoint's every kind of value, and of the one above. */
+static void check_prefixes(const uint8_t *text, size_t size)
+{
+    tap_pickle pickle;
+    tap_error err;
+    assert_ok(tap_pickle_run(&pickle, text, size, &lenient, "p", 0, &err), err);
+    tap_pickle_free(&pickle);
+    for (size_t n = 0; n < size; n++) {
+        uint8_t *cut = malloc(n > 0 ? n : 1); /* so that a sanitizer sees a byte too far */
+        memcpy(cut, text, n);
+        assert_int_equal(tap_pickle_run(&pickle, cut, n, &lenient, "p", 0, &err), TAP_ERR_FORMAT);
+        free(cut);
+    }
+}
+
+static void test_prefixes(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"fuzz/corpus/pytorch/pickle2",
+                                        "fuzz/corpus/pytorch/pickle5"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        tap_bytes bytes;
+        tap_error err;
+        assert_ok(tap_bytes_read(&bytes, files[i], 1 << 20, &err), err);
+        check_prefixes(bytes.data, bytes.size);
+        tap_bytes_release(&bytes);
+    }
+    check_prefixes((const uint8_t *)FOREIGN, sizeof FOREIGN - 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),        cmocka_unit_test(test_sharing),
         cmocka_unit_test(test_dictionaries),  cmocka_unit_test(test_foreign),
         cmocka_unit_test(test_bomb_is_small), cmocka_unit_test(test_persistent),
+        cmocka_unit_test(test_prefixes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

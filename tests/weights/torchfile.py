@@ -34,6 +34,13 @@ _utils = _module("torch._utils", **{name: _function(name) for name in (
 _torch = _module("torch", **{f"{name}Storage": type(f"{name}Storage", (), {})
                              for name in list(LETTERS) + ["BFloat16"]})
 _torch._utils = _utils
+_torch.Size = _function("Size")
+_torch.Size.__module__ = "torch"
+
+
+class Size(tuple):
+    def __reduce__(self):
+        return _torch.Size, (tuple(self),)
 
 
 class Storage:
