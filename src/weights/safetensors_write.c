@@ -8,7 +8,7 @@
 
 enum { PIECE = 16384 /* elements written at a time */ };
 
-/* tap_json names are checked to be UTF-8 before; quotes, backslashes and controls are escaped. */
+/* text is UTF-8, as was checked: only quotes, backslashes and controls need escapes. */
 static void put_string(FILE *out, const char *text)
 {
     fputc('"', out);
@@ -94,10 +94,10 @@ static tap_status make_header(char **header, size_t *size, const char *path,
     if (status == TAP_OK)
         status = put_tensors(out, path, specs, n, n_metadata > 0, err);
     fputc('}', out);
-    fflush(out);
-    while (*size % 8 != 0 && fputc(' ', out) != EOF)
-        fflush(out);
-    bool failed = ferror(out) != 0;
+    bool failed = fflush(out) != 0; /* which sets *size */
+    while (!failed && *size % 8 != 0)
+        failed = fputc(' ', out) == EOF || fflush(out) != 0;
+    failed = failed || ferror(out) != 0;
     if ((fclose(out) != 0 || failed) && status == TAP_OK)
         status = tap_fail(err, TAP_ERR_MEMORY, "%s: out of memory for its header", path);
     if (status == TAP_OK) {

@@ -47,9 +47,15 @@ tap_status tap_tensor_to_f32(const tap_tensor *tensor, const char *file, float *
 
 typedef struct tap_weights tap_weights;
 
-/* Opens a folder (model.safetensors in it, else the one file there of a kind we know), a
- * .safetensors file, or a PyTorch file; the content decides. Tensors under a checkpoint's
- * "state_dict" or "model" key are found too. Nothing is executed. */
+/* Opens a folder (model.safetensors in it, else its only *.safetensors, else its only *.pth, *.pt,
+ * *.ckpt or *.bin), a .safetensors file, or a PyTorch file of either format; the content decides,
+ * not the name. In a checkpoint, tensors are looked for under "state_dict", "model_state_dict" and
+ * "model", then at the top, then in the only dictionary that has any. Nothing is executed. A file
+ * of up to 64 MiB is read whole; a larger one is mapped, and must not be cut short while in use.
+ * Errors  TAP_ERR_NOT_FOUND, TAP_ERR_IO, TAP_ERR_ARGUMENT (a pipe; a folder of several),
+ *         TAP_ERR_FORMAT (what it is instead, or what is damaged), TAP_ERR_UNSUPPORTED (a Python
+ *         object, by name; another dtype), TAP_ERR_LIMIT (4,096 tensors, names of 256 bytes, a
+ *         header of 4 MiB, a pickle of 16 MiB, a file of 16 GiB), TAP_ERR_MEMORY. */
 tap_status tap_weights_open(tap_weights **weights, const char *path, tap_error *err);
 void tap_weights_close(tap_weights *weights); /* NULL is fine */
 
