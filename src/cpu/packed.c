@@ -65,40 +65,52 @@ tap_status tap_packed_create(tap_packed **out_packed, const tap_op *op, size_t i
 
 /* ---- forms --------------------------------------------------------------------------------- */
 
-/* G g of a column of three, for the points 0, +-1, +-2 and infinity. */
-static inline void filter_1d(double out[6], double a, double b, double c)
+/* G g of a column of three weights of a panel's filters, for the points 0, +-1, +-2 and infinity.
+ */
+static inline void filter_1d(double out[][TAP_PANEL], const double a[TAP_PANEL],
+                             const double b[TAP_PANEL], const double c[TAP_PANEL])
 {
-    out[0] = a / 4;
-    out[1] = -(a + b + c) / 6;
-    out[2] = -(a - b + c) / 6;
-    out[3] = (a + 2 * b + 4 * c) / 24;
-    out[4] = (a - 2 * b + 4 * c) / 24;
-    out[5] = c;
+    for (size_t i = 0; i < TAP_PANEL; i++) {
+        double even = a[i] + c[i], even2 = a[i] + 4 * c[i];
+        out[0][i] = a[i] / 4;
+        out[1][i] = (even + b[i]) * (-1.0 / 6);
+        out[2][i] = (even - b[i]) * (-1.0 / 6);
+        out[3][i] = (even2 + 2 * b[i]) * (1.0 / 24);
+        out[4][i] = (even2 - 2 * b[i]) * (1.0 / 24);
+        out[5][i] = c[i];
+    }
 }
 
-/* U = G g G^T of the filters of input channel i to the columns of one panel; in double, rounded
- * once. */
+/* The 3x3 filters of input channel i to the columns of one panel; zeros where there are none. */
+static void gather_filters(double g[3][3][TAP_PANEL], const tap_packed *packed, const tap_op *op,
+                           size_t panel, size_t i)
+{
+    memset(g, 0, sizeof(double[3][3][TAP_PANEL]));
+    for (size_t column = 0; i < packed->in && column < TAP_PANEL; column++) {
+        size_t o = panel * TAP_PANEL + column;
+        const float *from = op->weight + (o * packed->in + i) * 9;
+        for (size_t j = 0; o < packed->out && j < 9; j++)
+            g[j / 3][j % 3][column] = (double)from[j];
+    }
+}
+
+/* U = G g G^T; in double, rounded once. */
 static void pack_winograd(const tap_packed *packed, const tap_op *op, size_t panel, size_t i)
 {
     size_t first = panel * TAP_PANEL / TAP_PASS * TAP_PASS, n = packed->out_padded - first;
     size_t plane = packed->in_padded * (n < TAP_PASS ? n : TAP_PASS);
     float *to = packed->weights + first * packed->in_padded * TAP_TILE_PLANES +
                 ((panel * TAP_PANEL - first) * packed->in_padded + i * TAP_PANEL);
-    for (size_t column = 0; column < TAP_PANEL; column++) {
-        size_t o = panel * TAP_PANEL + column;
-        double half[3][6], whole[6];
-        bool inside = o < packed->out && i < packed->in;
-        const float *g = inside ? op->weight + (o * packed->in + i) * 9 : NULL;
-        for (size_t v = 0; v < 3; v++)
-            if (inside)
-                filter_1d(half[v], (double)g[v], (double)g[3 + v], (double)g[6 + v]);
-            else
-                memset(half[v], 0, sizeof half[v]);
-        for (size_t u = 0; u < 6; u++) {
-            filter_1d(whole, half[0][u], half[1][u], half[2][u]);
-            for (size_t v = 0; v < 6; v++)
-                to[(u * 6 + v) * plane + column] = (float)whole[v];
-        }
+    double g[3][3][TAP_PANEL], half[3][TAP_TILE_INPUT][TAP_PANEL];
+    double whole[TAP_TILE_INPUT][TAP_PANEL];
+    gather_filters(g, packed, op, panel, i);
+    for (size_t v = 0; v < 3; v++)
+        filter_1d(half[v], g[0][v], g[1][v], g[2][v]);
+    for (size_t u = 0; u < TAP_TILE_INPUT; u++) {
+        filter_1d(whole, half[0][u], half[1][u], half[2][u]);
+        for (size_t v = 0; v < TAP_TILE_INPUT; v++)
+            for (size_t column = 0; column < TAP_PANEL; column++)
+                to[(u * TAP_TILE_INPUT + v) * plane + column] = (float)whole[v][column];
     }
 }
 
