@@ -139,6 +139,11 @@ float tap_bf16_to_f32(uint16_t bf16);
 /* Milliseconds on a clock that never jumps. */
 double tap_clock_ms(void);
 
+/* ---- text ------------------------------------------------------------------------------- */
+
+/* Bytes of the UTF-8 character at text, 1 to 4; 0 where there is none (RFC 3629). */
+size_t tap_utf8_length(const uint8_t *text, size_t size);
+
 /* ---- names to numbers -------------------------------------------------------------------- */
 
 /* FNV-1a, 64 bits, of a string. */

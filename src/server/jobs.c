@@ -18,6 +18,8 @@ enum {
     CLIENT_GONE = 499
 };
 
+static const char shutting_down[] = "shutting down; ask another server";
+
 struct tap_jobs {
     const tap_server_options *options;
     const tap_log *log;
@@ -51,10 +53,9 @@ unsigned tap_answer_code(tap_status status)
     switch (status) {
     case TAP_ERR_ARGUMENT:
     case TAP_ERR_FORMAT:
+    case TAP_ERR_LIMIT:
     case TAP_ERR_UNSUPPORTED:
         return 400;
-    case TAP_ERR_LIMIT:
-        return 413;
     case TAP_ERR_CANCELLED:
         return 503;
     default:
@@ -229,6 +230,18 @@ static tap_status decode(tap_jobs *jobs, tap_job *job, tap_error *err)
     return TAP_OK;
 }
 
+/* To the runner; false when draining, since the runner may have ended. */
+static bool hand_over(tap_jobs *jobs, tap_job *job)
+{
+    pthread_mutex_lock(&jobs->mutex);
+    bool goes_on = jobs->state != TAP_STATE_DRAINING;
+    if (goes_on)
+        jobs->ready = job;
+    pthread_cond_broadcast(&jobs->changed);
+    pthread_mutex_unlock(&jobs->mutex);
+    return goes_on;
+}
+
 static void *decoder_main(void *argument)
 {
     tap_jobs *jobs = argument;
@@ -249,10 +262,10 @@ static void *decoder_main(void *argument)
             finish(jobs, job, true);
             continue;
         }
-        pthread_mutex_lock(&jobs->mutex);
-        jobs->ready = job;
-        pthread_cond_broadcast(&jobs->changed);
-        pthread_mutex_unlock(&jobs->mutex);
+        if (!hand_over(jobs, job)) {
+            tap_answer_fail(&job->answer, 503, shutting_down);
+            finish(jobs, job, true);
+        }
     }
     return NULL;
 }
@@ -579,7 +592,7 @@ void tap_jobs_drain(tap_jobs *jobs)
     pthread_mutex_unlock(&jobs->mutex);
     while (job != NULL) {
         tap_job *next = job->next;
-        tap_answer_fail(&job->answer, 503, "shutting down; ask another server");
+        tap_answer_fail(&job->answer, 503, shutting_down);
         finish(jobs, job, true);
         job = next;
     }

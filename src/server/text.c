@@ -73,23 +73,6 @@ void tap_text_printf(tap_text *text, const char *format, ...)
 
 /* ---- JSON ---------------------------------------------------------------------------------- */
 
-size_t tap_utf8_length(const uint8_t *bytes, size_t n)
-{
-    uint8_t lead = bytes[0];
-    if (lead < 0x80)
-        return 1;
-    size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-    if (lead < 0xc2 || lead > 0xf4 || length > n)
-        return 0;
-    for (size_t i = 1; i < length; i++)
-        if ((bytes[i] & 0xc0) != 0x80)
-            return 0;
-    bool bad = (lead == 0xe0 && bytes[1] < 0xa0) || /* overlong */
-               (lead == 0xed && bytes[1] > 0x9f) || /* surrogates */
-               (lead == 0xf0 && bytes[1] < 0x90) || (lead == 0xf4 && bytes[1] > 0x8f);
-    return bad ? 0 : length;
-}
-
 static void add_escaped(tap_text *text, uint8_t c)
 {
     switch (c) {

@@ -45,8 +45,4 @@ enum { TAP_F32_CHARS = 24 };
  * TAP_F32_CHARS; out is not terminated. */
 size_t tap_f32_shortest(char *out, float value);
 
-/* Length of the UTF-8 sequence at bytes (n > 0 of them): 1..4, or 0 if it is none (overlong,
- * surrogate, over U+10FFFF, cut). */
-size_t tap_utf8_length(const uint8_t *bytes, size_t n);
-
 #endif

@@ -78,8 +78,6 @@ bool tap_json_to_double(const tap_json *json, double *value);
 /* TAP_ERR_FORMAT "file: byte N: problem" at the token just read. */
 tap_status tap_json_fail(const tap_json *json, tap_error *err, const char *problem);
 
-/* Bytes of the UTF-8 character at text, 1 to 4; 0 where there is none (RFC 3629). */
-size_t tap_utf8_length(const uint8_t *text, size_t size);
 bool tap_utf8_is_valid(const uint8_t *text, size_t size);
 
 #endif
