@@ -20,7 +20,8 @@ typedef struct tap_hub_repo {
  * content under a temporary name. A failure throws the download away and is tap_hub_fetch's. */
 typedef tap_status (*tap_hub_check)(void *user, const char *path, tap_error *err);
 
-/* done of total bytes (0: not known) of file have come. Called from tap_hub_fetch's thread. */
+/* done of total bytes (0: not known) of file have come; a further attempt begins anew. Called from
+ * tap_hub_fetch's thread. */
 typedef void (*tap_hub_progress)(void *user, const char *file, uint64_t done, uint64_t total);
 
 typedef struct tap_hub_file {
