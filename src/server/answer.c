@@ -161,8 +161,10 @@ tap_status tap_answer_match(tap_text *text, const tap_keypoints_view views[2],
         tap_text_add(text, "}", 1);
     }
     write_params(text, asked);
-    tap_text_field_f64(text, "min_similarity", (double)match->min_similarity);
-    tap_text_field_f64(text, "ratio", (double)match->ratio);
+    tap_text_name(text, "min_similarity");
+    tap_text_f32(text, match->min_similarity);
+    tap_text_name(text, "ratio");
+    tap_text_f32(text, match->ratio);
     tap_text_add(text, "}", 1);
     tap_text_name(text, "timing_ms");
     tap_text_printf(text,
