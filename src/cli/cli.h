@@ -170,6 +170,11 @@ void tap_inputs_free(tap_inputs *inputs);
 tap_status tap_inputs_target(char **path, const char *target, bool several, const char *input,
                              const char *suffix, tap_error *err);
 
+/* Refuses a target, or NULL not, before anything is done: for several inputs' results one that is
+ * no folder; else one that exists and is no regular file, since a file is written by renaming,
+ * which would replace a device or a pipe. Returns -1, or TAP_EXIT_USAGE after a complaint. */
+int tap_cli_check_target(const tap_verb *verb, const char *target, bool several);
+
 /* Several inputs of one last name would overwrite one another: TAP_ERR_ARGUMENT. */
 tap_status tap_inputs_check_names(const tap_inputs *inputs, tap_error *err);
 

@@ -113,6 +113,19 @@ tap_status tap_inputs_target(char **path, const char *target, bool several, cons
     return TAP_OK;
 }
 
+int tap_cli_check_target(const tap_verb *verb, const char *target, bool several)
+{
+    struct stat info;
+    bool exists = target != NULL && stat(target, &info) == 0;
+    if (target == NULL)
+        return -1;
+    if (several && (!exists || !S_ISDIR(info.st_mode)))
+        return tap_cli_usage(verb, "%s: several pictures need a folder that exists", target);
+    if (!several && exists && !S_ISREG(info.st_mode))
+        return tap_cli_usage(verb, "%s: exists and is no regular file; name another", target);
+    return -1;
+}
+
 static int compare_names(const void *a, const void *b)
 {
     return strcmp(last_name(*(char *const *)a), last_name(*(char *const *)b));

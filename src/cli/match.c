@@ -162,7 +162,9 @@ static int run(const tap_verb *verb, int argc, char **argv)
         return tap_cli_usage(verb, "-: standard input can be read once only");
     if (tap_cli_points_finish(&settings.points, &err) != TAP_OK)
         return tap_cli_usage(verb, "%s", err.message);
-    status = tap_cli_open(&model, &settings.model);
+    status = tap_cli_check_target(verb, settings.draw, false);
+    if (status < 0)
+        status = tap_cli_open(&model, &settings.model);
     if (status >= 0)
         return status;
     status = run_pair(&pair, &settings, &model);

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { MAX_FILE_BYTES = 1 << 30 };
 
@@ -170,16 +169,13 @@ static int check(const tap_verb *verb, struct settings *settings, const tap_inpu
     if (tap_cli_points_finish(&settings->points, &err) != TAP_OK)
         return tap_cli_usage(verb, "%s", err.message);
     const char *targets[] = {settings->npz, settings->draw};
-    for (size_t i = 0; several && i < 2; i++) {
-        if (targets[i] == NULL)
-            continue;
-        if (access(targets[i], F_OK) != 0 || tap_inputs_check_names(inputs, &err) != TAP_OK)
-            return access(targets[i], F_OK) != 0
-                       ? tap_cli_usage(verb, "%s: several pictures need a folder that exists",
-                                       targets[i])
-                       : tap_cli_usage(verb, "%s", err.message);
+    int status = -1;
+    for (size_t i = 0; i < 2 && status < 0; i++) {
+        status = tap_cli_check_target(verb, targets[i], several);
+        if (status < 0 && targets[i] != NULL && tap_inputs_check_names(inputs, &err) != TAP_OK)
+            status = tap_cli_usage(verb, "%s", err.message);
     }
-    return -1;
+    return status;
 }
 
 static int run(const tap_verb *verb, int argc, char **argv)

@@ -26,6 +26,9 @@ static int run(const tap_verb *verb, int argc, char **argv)
     if (strcmp(argv[operand], "superpoint") != 0)
         return tap_cli_usage(verb, "%s: is no model we know; there is: superpoint", argv[operand]);
     const char *path = argv[operand + 1];
+    status = tap_cli_check_target(verb, path, false);
+    if (status >= 0)
+        return status;
     if (tap_synth_write(argv[operand], path, &err) != TAP_OK) {
         tap_cli_complain("%s", err.message);
         return TAP_EXIT_FAILED;
