@@ -1,4 +1,4 @@
-"""SuperPoint in NumPy, in double precision, straight from its definition. Slow: for small inputs."""
+"""SuperPoint in NumPy, in double precision, straight from its definition. Slow: small inputs."""
 
 import numpy as np
 

@@ -94,6 +94,16 @@ def test_draw_side_by_side(program, weights, pair, tmp_path):
     assert (np.abs(drawn - np.asarray(both, int)).max(2) > 0).mean() > 0.02
 
 
+def test_draw_turns_with_the_points(program, weights, pair, tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.open(pair[0]).save(tmp_path / "turned.jpg", exif=exif.tobytes())
+    program.run("match", tmp_path / "turned.jpg", pair[1], "-q", "-w", weights, *SMALL, "--exif",
+                "apply", "-d", tmp_path / "both.png")
+    with Image.open(tmp_path / "both.png") as both:
+        assert both.size == (180 + 200, 240)
+
+
 def test_text(program, weights, pair):
     text = program.run("match", *pair, "-q", "-w", weights, *SMALL).stdout
     answer = match(program, weights, *pair)

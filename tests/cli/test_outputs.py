@@ -146,6 +146,16 @@ def test_draw(program, quick, photo, tmp_path):
     assert np.array_equal(np.asarray(Image.open(tmp_path / "none.png").convert("RGB")), before)
 
 
+def test_draw_turns_with_the_points(program, quick, tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    scene(176, 120, 9).save(tmp_path / "turned.jpg", exif=exif.tobytes())
+    for how, size in (("ignore", (176, 120)), ("apply", (120, 176))):
+        program.run(*quick, tmp_path / "turned.jpg", "--exif", how, "-d", tmp_path / "drawn.png")
+        with Image.open(tmp_path / "drawn.png") as drawn:
+            assert drawn.size == size
+
+
 def test_results_of_a_folder(program, quick, folder, tmp_path):
     program.run(*quick, folder, "--npz", tmp_path, "--draw", f"{tmp_path}/", status=1)
     names = ("a.png", "b.jpg", "d.PNG")
@@ -284,10 +294,11 @@ def test_a_reader_that_leaves(program, quick, photo):
 
 # ---- the bar -----------------------------------------------------------------------------------
 
-def on_a_terminal(program, *words, status, **environment):
-    """stdout in a pipe, stderr on a terminal; what each got."""
+def on_a_terminal(program, *words, status, stdout=subprocess.PIPE, **environment):
+    """stderr on a terminal, stdout in a pipe or there too; what the pipe and the terminal got."""
     main, other = pty.openpty()
-    process = subprocess.Popen(program.command(*words), stdout=subprocess.PIPE, stderr=other,
+    process = subprocess.Popen(program.command(*words), stderr=other,
+                               stdout=other if stdout is None else stdout,
                                stdin=subprocess.DEVNULL, env=program.environment | environment)
     os.close(other)
     shown = bytearray()
@@ -303,7 +314,7 @@ def on_a_terminal(program, *words, status, **environment):
     thread.join(timeout=LONG)
     os.close(main)
     assert process.returncode == status, (out, shown)
-    return out.decode(), shown.decode()
+    return (out or b"").decode(), shown.decode()
 
 
 def test_the_bar_is_for_terminals(program, quick, weights, folder):
@@ -313,6 +324,10 @@ def test_the_bar_is_for_terminals(program, quick, weights, folder):
     assert re.search(r"\r\x1b\[K\x1b\[36m\[[#-]{24}\]\x1b\[0m +\d+ %  ", shown)
     assert "\r\x1b[Ktapetum: " in shown, "the bar makes way for a complaint"
     assert shown.endswith("\r\x1b[K") or shown.rstrip().endswith("\r\x1b[K"), "and goes at the end"
+    both = on_a_terminal(program, *loud, folder, status=1, stdout=None)[1].split("\r\n")
+    results = [line for line in both if " points in " in line]
+    assert len(results) == 3, "a result starts where the bar was taken off"
+    assert all(f"\r\x1b[K{folder}/" in line for line in results)
     plain = on_a_terminal(program, *loud, folder, status=1, NO_COLOR="1")[1]
     assert "\x1b[36m" not in plain and "[--" in plain
     for words, more in (((*quick, folder), {}), ((*loud, folder), {"TERM": "dumb"})):

@@ -113,6 +113,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         _, _, repo, name = self.path.split("/", 3)
         content = self.server.files[name]
         length = [("Content-Length", str(len(content)))]
+        first = sum(path == self.path for _, path, _ in self.server.seen) == 1
         if repo == "no-hash":
             return self.send(200, [], content, body)
         if repo == "storage-down":
@@ -123,11 +124,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.send(200, [], content[:-1], body)
         if repo == "long":
             return self.send(200, [], content + b"!", body)
-        if repo == "cut":  # a promise that is not kept
+        if repo == "cut" or (repo == "cut-once" and first):  # a promise that is not kept
             self.send(200, length, content[: len(content) // 2], body)
             self.close_connection = True
             return None
-        first = sum(path == self.path for _, path, _ in self.server.seen) == 1
         if repo == "drip" or (repo == "killed" and first):
             self.send(200, length, b"", body)
             for i in range(len(content)):

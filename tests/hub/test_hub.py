@@ -159,6 +159,8 @@ def test_a_broken_transfer_begins_anew(tmp_path, hub):
     gets = [headers for method, path, headers in hub.seen
             if method == "GET" and path.startswith("/cdn/")]
     assert len(gets) == 3 and not any("Range" in headers for headers in gets)
+    code, folder = run(tmp_path, hub, "cut-once")
+    assert code == 0 and (pathlib.Path(folder) / NAME).read_bytes() == CONTENT
 
 
 def test_a_check_that_fails_throws_the_file_away(tmp_path, hub):
