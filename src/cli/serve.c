@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct settings {
     tap_server_options server;
@@ -133,10 +134,12 @@ static int run(const tap_verb *verb, int argc, char **argv)
         free(weights);
         return TAP_EXIT_OK;
     }
-    /* Threads may still use what was lent to the server, so nothing is freed any more. */
     tap_cli_complain("serve: %s", err.message);
+    if (ended == TAP_ERR_CANCELLED)
+        _exit(TAP_EXIT_SERVER); /* threads still run, and use what was lent to them */
+    free(weights);
     bool files = ended == TAP_ERR_FORMAT || ended == TAP_ERR_NOT_FOUND || ended == TAP_ERR_LIMIT;
-    exit(ended == TAP_ERR_ARGUMENT ? TAP_EXIT_USAGE : files ? TAP_EXIT_WEIGHTS : TAP_EXIT_SERVER);
+    return ended == TAP_ERR_ARGUMENT ? TAP_EXIT_USAGE : files ? TAP_EXIT_WEIGHTS : TAP_EXIT_SERVER;
 }
 
 const tap_verb tap_verb_serve = {

@@ -168,9 +168,9 @@ static void gather_picture(const tap_step_run *run, const struct block *block)
         for (size_t j = 0; j < columns; j++, to += n_in) {
             size_t row = block->row * TILE + i - 2, column = block->column * TILE + j - 2;
             bool inside = row < step->in.height && column < step->in.width;
-            const float *from = run->x + (row * step->in.width + column) * n_in;
+            size_t from = inside ? (row * step->in.width + column) * n_in : 0;
             for (size_t c = 0; c < n_in; c++)
-                to[c] = inside ? from[c] : 0;
+                to[c] = inside ? run->x[from + c] : 0;
         }
 }
 

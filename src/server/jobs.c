@@ -420,13 +420,16 @@ static void log_engine(void *user, tap_log_level level, const char *message)
 }
 
 /* A zero picture through the network. */
-static tap_status warm_up(tap_jobs *jobs, uint32_t width, uint32_t height, tap_error *err)
+static tap_status warm_up(tap_jobs *jobs, uint32_t width, uint32_t height, bool descriptors,
+                          tap_error *err)
 {
+    if (tap_jobs_state(jobs) == TAP_STATE_DRAINING)
+        return tap_fail(err, TAP_ERR_CANCELLED, "stopped while starting");
     tap_superpoint_options options;
     tap_superpoint_options_init(&options);
     options.width = width;
     options.height = height;
-    options.descriptors = jobs->served.model.has_descriptors;
+    options.descriptors = descriptors;
     uint8_t *zeros = calloc(height, width);
     if (zeros == NULL)
         return tap_fail(err, TAP_ERR_MEMORY, "out of memory for the warm-up");
@@ -464,14 +467,13 @@ static tap_status load(tap_jobs *jobs, tap_served *served, tap_error *err)
     TAP_TRY(tap_session_create(&jobs->session, jobs->model, err));
     for (size_t i = 0; i < 2; i++)
         TAP_TRY(tap_keypoints_create(&jobs->keypoints[i], err));
-    jobs->served.model = served->model; /* nobody else reads it before loaded is set */
     tap_log_line(jobs->log, TAP_LOG_INFO, "Warming up");
     double start = tap_clock_ms();
     /* Two runs, as the contract has it. The first is small, because it only has to wake threads
      * and fault code in, and start to ready should take under 0.3 s; the second, at the default
      * size, leaves the session's memory and program as the first request wants them. */
-    TAP_TRY(warm_up(jobs, 64, 64, err));
-    TAP_TRY(warm_up(jobs, 640, 480, err));
+    TAP_TRY(warm_up(jobs, 64, 64, served->model.has_descriptors, err));
+    TAP_TRY(warm_up(jobs, 640, 480, served->model.has_descriptors, err));
     served->warmup_ms = tap_clock_ms() - start;
     served->ready_ms = tap_clock_ms() - jobs->start_ms;
     served->loaded = true;

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -120,8 +121,9 @@ static tap_status drain(struct server *server, tap_error *err)
     tap_log_line(&service->log, TAP_LOG_INFO, "Shutting down: finishing what runs");
     atomic_store(&service->draining, true);
     tap_http_quiesce(server->http);
-    close(server->listener);
-    server->listener = -1;
+    /* New connections are refused from here on. The number stays taken until stop: the library's
+     * threads may still look at it. */
+    shutdown(server->listener, SHUT_RDWR);
     tap_jobs_drain(service->jobs);
     for (;;) {
         bool idle = tap_jobs_idle(service->jobs);

@@ -59,9 +59,9 @@ void tap_server_options_init(tap_server_options *options);
 /* Listens at once, loads the model, warms up, and serves until SIGTERM or SIGINT; then finishes
  * what runs, answers 503 to what waits, and returns. It blocks these two signals and ignores
  * SIGPIPE while it runs, so no other thread of the process should be started before.
- * Returns  TAP_OK after a drain, complete or cut off at its time limit. TAP_ERR_CANCELLED after a
- *          second signal. In both of the cases that cut requests off, threads may still run: the
- *          caller ends the process.
+ * Returns  TAP_OK after a drain. TAP_ERR_CANCELLED when requests were cut off, at the drain's time
+ *          limit or by a second signal: threads still run then, and use what was lent to them, so
+ *          the caller ends the process, by _exit.
  * Errors   TAP_ERR_ARGUMENT (an option: the message names it), TAP_ERR_IO (the port is taken),
  *          those of tap_engine_open and tap_model_load. */
 tap_status tap_server_run(const tap_server_options *options, tap_error *err);

@@ -51,8 +51,9 @@ def test_log_lines_that_others_wait_for(start):
 
 
 def test_a_signal_while_starting(start):
-    server = start(*SLOW, wait=False)
+    server = start(wait=False)
     assert server.stop() == 0
+    assert "startup complete" not in server.log()
 
 
 # ---- ports ------------------------------------------------------------------------------------
@@ -181,8 +182,8 @@ def test_an_idle_server_ends_at_once(start):
 
 
 def test_a_drain_has_a_limit(start, photo):
-    server = start(*SLOW, "--drain-timeout", "0.1")
-    threads, _ = in_flight(server, photo, 2)
+    server = start(*SLOW, "--drain-timeout", "0")
+    threads, _ = in_flight(server, photo, 4)
     server.process.send_signal(signal.SIGTERM)
     assert server.process.wait(LONG) == 4
     for thread in threads:
