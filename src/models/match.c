@@ -62,7 +62,7 @@ size_t tap_match_mutual(tap_match_pair *matches, const float *similarity, size_t
     if (n_a == 0 || n_b == 0)
         return 0;
     float *column_best = scratch;
-    uint32_t *column_row = (uint32_t *)(column_best + n_b);
+    uint32_t *column_row = (void *)(column_best + n_b);
     size_t n_matches = 0;
     best_of_columns(column_best, column_row, similarity, n_a, n_b);
     for (size_t i = 0; i < n_a; i++) {
