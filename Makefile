@@ -42,8 +42,9 @@ fuzz:
 	@tools/install-packages.sh build fuzz
 	@tools/fuzz.sh
 
-bench: all
-	@if [ -x bench/run.sh ]; then bench/run.sh; else echo "bench/run.sh is not there"; exit 1; fi
+bench:
+	@tools/install-packages.sh build test bench
+	@bench/run.sh
 
 format:
 	@tools/install-packages.sh lint

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing for the groups named (build, test, fuzz, lint,
+# Installs the Debian packages that are missing for the groups named (build, test, fuzz, bench, lint,
 # develop = all of them). Asks apt only for what pkg-config, the shell or Python can't find, and says
 # nothing where nothing is missing.
 set -euo pipefail
@@ -32,6 +32,8 @@ python3-pytest          py:pytest'
 fuzz='
 clang                   cmd:clang
 libclang-rt-14-dev      file:/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a'
+bench='
+python3-venv            file:/usr/lib/python3.*/ensurepip/__init__.py'
 lint='
 git                     cmd:git
 clang-format            cmd:clang-format
@@ -59,7 +61,7 @@ is_there() {
 missing=()
 for group in "${@:-build}"; do
     case $group in
-    build | test | fuzz | lint | develop) ;;
+    build | test | fuzz | bench | lint | develop) ;;
     *) echo "install-packages.sh: there is no group '$group'" >&2 && exit 2 ;;
     esac
     while read -r package probe; do
