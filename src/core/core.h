@@ -19,7 +19,8 @@
 __attribute__((format(printf, 3, 4))) tap_status tap_fail(tap_error *err, tap_status status,
                                                           const char *format, ...);
 
-/* TAP_ERR_IO or TAP_ERR_NOT_FOUND for ENOENT, from errno's value. "path: what: strerror". */
+/* TAP_ERR_IO or TAP_ERR_NOT_FOUND for ENOENT, from errno's value. "path: what: strerror; what
+ * to do", where there is something to do. */
 tap_status tap_fail_errno(tap_error *err, const char *path, const char *what, int errno_value);
 
 /* Returns early with the status of a failed call, whose message is already in err. */
@@ -93,7 +94,8 @@ tap_status tap_bytes_read(tap_bytes *bytes, const char *path, size_t max_bytes, 
 void tap_bytes_release(tap_bytes *bytes);
 
 /* Writing beside, syncing, renaming: the target is the old file or the whole new one, never half.
- * Usage: begin, write..., then commit, or abort after any failure (abort after commit is fine). */
+ * What is there and no regular file is refused. Usage: begin, write..., then commit, or abort after
+ * any failure (abort after commit is fine). */
 typedef struct tap_writer {
     char *path, *temporary;
     int fd;

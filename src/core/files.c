@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -118,6 +119,24 @@ void tap_bytes_release(tap_bytes *bytes)
     *bytes = (tap_bytes){0};
 }
 
+/* A new file "path.xxxxxx". Not mkostemp, whose files are 0600: to give them what open would, one
+ * would have to ask for the umask, and asking changes it for all threads. */
+static int create_beside(char *name, size_t size, const char *path)
+{
+    enum { TRIES = 100 };
+    int fd = -1;
+    for (int i = 0; i < TRIES && fd < 0; i++) {
+        uint64_t random = 0;
+        if (getrandom(&random, sizeof random, GRND_NONBLOCK) != (ssize_t)sizeof random)
+            random = (uint64_t)(tap_clock_ms() * 1e6) + (uint64_t)i;
+        snprintf(name, size, "%s.%06x", path, (unsigned)(random & 0xffffff));
+        fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd < 0 && errno != EEXIST)
+            break;
+    }
+    return fd;
+}
+
 tap_status tap_writer_begin(tap_writer *writer, const char *path, tap_error *err)
 {
     *writer = (tap_writer){.fd = -1};
@@ -128,21 +147,22 @@ tap_status tap_writer_begin(tap_writer *writer, const char *path, tap_error *err
         tap_writer_abort(writer);
         return tap_fail(err, TAP_ERR_MEMORY, "%s: out of memory for its name", path);
     }
-    snprintf(writer->temporary, length + 16, "%s.XXXXXX", path);
-    writer->fd = mkostemp(writer->temporary, O_CLOEXEC);
+    struct stat there;
+    bool special = stat(path, &there) == 0 && !S_ISREG(there.st_mode);
+    if (special) {
+        writer->temporary[0] = '\0';
+        tap_writer_abort(writer);
+        return tap_fail(err, TAP_ERR_IO,
+                        "%s: is a folder, device or pipe, which renaming would replace; give a "
+                        "file's name",
+                        path);
+    }
+    writer->fd = create_beside(writer->temporary, length + 16, path);
     if (writer->fd < 0) {
         int saved = errno;
         writer->temporary[0] = '\0';
         tap_writer_abort(writer);
         return tap_fail_errno(err, path, "cannot create a file beside it", saved);
-    }
-    /* mkostemp gives 0600; the finished file gets what open() would have given. */
-    mode_t mask = umask(0);
-    umask(mask);
-    if (fchmod(writer->fd, 0666 & ~mask) != 0) {
-        int saved = errno;
-        tap_writer_abort(writer);
-        return tap_fail_errno(err, path, "cannot set permissions", saved);
     }
     return TAP_OK;
 }

@@ -40,6 +40,28 @@ tap_status tap_fail(tap_error *err, tap_status status, const char *format, ...)
     return status;
 }
 
+/* What the user can do about the errors that are theirs to mend. */
+static const char *advice(int errno_value)
+{
+    switch (errno_value) {
+    case ENOENT:
+    case ENOTDIR:
+        return "; check the path";
+    case EACCES:
+    case EPERM:
+    case EROFS:
+        return "; check who may read and write there";
+    case ENOSPC:
+    case EDQUOT:
+        return "; make room, or write elsewhere";
+    case EMFILE:
+    case ENFILE:
+        return "; close files, or raise `ulimit -n`";
+    default:
+        return "";
+    }
+}
+
 tap_status tap_fail_errno(tap_error *err, const char *path, const char *what, int errno_value)
 {
     char memory[128];
@@ -47,7 +69,7 @@ tap_status tap_fail_errno(tap_error *err, const char *path, const char *what, in
     tap_status status = errno_value == ENOENT || errno_value == ENOTDIR ? TAP_ERR_NOT_FOUND
                         : errno_value == ENOMEM                         ? TAP_ERR_MEMORY
                                                                         : TAP_ERR_IO;
-    return tap_fail(err, status, "%s: %s: %s", path, what, reason);
+    return tap_fail(err, status, "%s: %s: %s%s", path, what, reason, advice(errno_value));
 }
 
 const char *tap_status_name(tap_status status)

@@ -71,10 +71,16 @@ static void what_is_no_regular_file_is_refused(void **state)
     tap_bytes bytes;
     assert_int_equal(mkfifo(in_folder(path, "fifo"), 0600), 0);
     assert_fails(tap_bytes_map(&bytes, path, 100, &err), TAP_ERR_ARGUMENT, err, "pipe or device");
+    /* Nor is it written to: renaming would put a file in its place. */
+    struct stat there;
+    assert_fails(tap_file_write(path, "x", 1, &err), TAP_ERR_IO, err, "pipe");
+    assert_int_equal(stat(path, &there), 0);
+    assert_true(S_ISFIFO(there.st_mode));
+    assert_fails(tap_file_write(folder, "x", 1, &err), TAP_ERR_IO, err, "folder");
     assert_fails(tap_bytes_map(&bytes, "/dev/zero", 100, &err), TAP_ERR_ARGUMENT, err, "device");
     assert_fails(tap_bytes_map(&bytes, folder, 100, &err), TAP_ERR_ARGUMENT, err, "is a folder");
     assert_fails(tap_bytes_map(&bytes, in_folder(path, "none"), 100, &err), TAP_ERR_NOT_FOUND, err,
-                 "No such file");
+                 "check the path");
     assert_int_equal(symlink(in_folder(path, "loop"), path), 0);
     assert_fails(tap_bytes_map(&bytes, path, 100, &err), TAP_ERR_IO, err, "symbolic links");
     assert_ok(tap_file_write(in_folder(path, "empty"), "", 0, &err), err);
