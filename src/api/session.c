@@ -456,8 +456,7 @@ tap_status tap_keypoints_npz(const tap_keypoints *keypoints, unsigned fields, ui
             halves = tap_alloc(n_values, sizeof *halves);
             if (halves == NULL)
                 return tap_fail(err, TAP_ERR_MEMORY, "out of memory for %zu halves", n_values);
-            for (size_t i = 0; i < n_values; i++)
-                halves[i] = tap_f32_to_f16(view->descriptors[i]);
+            tap_f32_to_f16_row(halves, view->descriptors, n_values);
             arrays[n_arrays].dtype = TAP_DTYPE_F16;
             arrays[n_arrays].data = halves;
         }

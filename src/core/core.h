@@ -134,6 +134,7 @@ size_t tap_cpus_allowed(char *reason, size_t reason_size);
 /* IEEE 754 binary16 to and from float; rounds to nearest, ties to even; NaN stays NaN. */
 float tap_f16_to_f32(uint16_t half);
 uint16_t tap_f32_to_f16(float value);
+void tap_f32_to_f16_row(uint16_t *halves, const float *values, size_t n);
 float tap_bf16_to_f32(uint16_t bf16);
 
 /* ---- clock ------------------------------------------------------------------------------- */

@@ -81,27 +81,38 @@ float tap_f16_to_f32(uint16_t half)
     return value;
 }
 
+/* Three readings of the magnitude, of which one is right, so that a compiler can do several values
+ * at once: 256 of them belong to every keypoint that is served. */
+static inline uint16_t to_half(float value)
+{
+    uint32_t bits, low_bits;
+    memcpy(&bits, &value, sizeof bits);
+    uint32_t magnitude = bits & 0x7fffffffu;
+    /* 13 bits fall off, half of them rounds up, and a tie to even. A carry out of the mantissa runs
+     * into the exponent, as it should: from 65520 on into infinity's. */
+    uint32_t normal = (magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;
+    /* Below 2^-14 the unit in the last place stays 2^-24, which is that of 0.5: the addition rounds
+     * as it must. */
+    float low;
+    memcpy(&low, &magnitude, sizeof low);
+    low += 0.5f;
+    memcpy(&low_bits, &low, sizeof low_bits);
+    uint32_t subnormal = low_bits - 0x3f000000u;
+    /* Infinity, or a NaN that stays quiet and keeps what fits of its payload. */
+    uint32_t special = magnitude > 0x7f800000u ? 0x7e00 | (magnitude >> 13 & 0x3ff) : 0x7c00;
+    uint32_t half = magnitude < 0x38800000u    ? subnormal
+                    : magnitude >= 0x47800000u ? special
+                                               : normal;
+    return (uint16_t)(bits >> 16 & 0x8000) | (uint16_t)half;
+}
+
 uint16_t tap_f32_to_f16(float value)
 {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
-    bits &= 0x7fffffffu;
-    if (bits > 0x7f800000u) /* NaN: keep it quiet, keep what fits of the payload */
-        return (uint16_t)(sign | 0x7e00 | (bits >> 13 & 0x3ff));
-    if (bits >= 0x477ff000u) /* rounds to 65536 or more: infinity */
-        return sign | 0x7c00;
-    if (bits < 0x33000001u) /* at most half of the least subnormal: zero */
-        return sign;
-    int32_t exponent = (int32_t)(bits >> 23) - 127;
-    uint32_t mantissa = (bits & 0x7fffffu) | 0x800000u;
-    /* Below 2^-14 the unit in the last place stays 2^-24, so more bits fall off. */
-    uint32_t drop = exponent < -14 ? (uint32_t)(-1 - exponent) : 13;
-    uint32_t kept = mantissa >> drop, rest = mantissa & ((1u << drop) - 1), half = 1u << (drop - 1);
-    if (rest > half || (rest == half && (kept & 1)))
-        kept++;
-    /* A carry out of the mantissa runs into the exponent, as it should. */
-    if (exponent >= -14)
-        kept += (uint32_t)(exponent + 14) << 10;
-    return (uint16_t)(sign | kept);
+    return to_half(value);
+}
+
+void tap_f32_to_f16_row(uint16_t *halves, const float *values, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        halves[i] = to_half(values[i]);
 }

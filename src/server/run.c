@@ -5,6 +5,7 @@
 #include "core/core.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -198,6 +199,15 @@ static void stop(struct server *server)
     }
 }
 
+/* Bodies, pictures and answers of a megabyte come and go with every request. Left to itself the C
+ * library takes each from the system, page by page, and gives it back. */
+static void keep_memory(void)
+{
+    enum { KEEP_BLOCK = 16 * MIB, KEEP_FREE = 16 * MIB };
+    mallopt(M_MMAP_THRESHOLD, KEEP_BLOCK);
+    mallopt(M_TRIM_THRESHOLD, KEEP_FREE);
+}
+
 tap_status tap_server_run(const tap_server_options *options, tap_error *err)
 {
     tap_error own;
@@ -205,6 +215,7 @@ tap_status tap_server_run(const tap_server_options *options, tap_error *err)
     if (err == NULL)
         err = &own;
     TAP_TRY(check(options, err));
+    keep_memory();
     struct server server = {.listener = -1, .signals = -1};
     clock_gettime(CLOCK_REALTIME, &now);
     server.service.options = options;
