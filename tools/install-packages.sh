@@ -32,6 +32,7 @@ python3-pytest          py:pytest'
 fuzz='
 clang                   cmd:clang
 libclang-rt-14-dev      file:/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a'
+# shellcheck disable=SC2034 # used by name, as the groups above
 bench='
 python3-venv            file:/usr/lib/python3.*/ensurepip/__init__.py'
 lint='
