@@ -1,0 +1,47 @@
+/* Bytes as the JSON body of /predict or /match (the first byte says which). Pictures that are
+ * accepted lie in the body, and options are in their ranges. */
+#include "server/request.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const char *const one[] = {"image"}, *const two[] = {"image_a", "image_b"};
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size == 0)
+        return 0;
+    bool match = data[0] & 1;
+    tap_wish_limits limits = {.max_keypoints = match ? 8192 : 307200,
+                              .min_max_keypoints = match ? 1 : -1,
+                              .max_input_pixels = 2100000};
+    tap_wish wish = {0};
+    tap_slice slices[2] = {{0}};
+    tap_error err;
+    tap_superpoint_options_init(&wish.superpoint);
+    tap_match_options_init(&wish.match);
+    /* Exactly as large as it is, so that a byte too far is seen. */
+    char *body = malloc(size - 1 > 0 ? size - 1 : 1);
+    if (body == NULL)
+        return 0;
+    memcpy(body, data + 1, size - 1);
+    if (tap_json_request(&wish, &limits, slices, match ? two : one, match ? 2 : 1, body, size - 1,
+                         &err) == TAP_OK) {
+        for (size_t i = 0; i < (match ? 2u : 1u); i++)
+            if (slices[i].data < (uint8_t *)body ||
+                slices[i].data + slices[i].size > (uint8_t *)body + size - 1)
+                abort();
+        const tap_superpoint_options *options = &wish.superpoint;
+        if (options->max_keypoints < limits.min_max_keypoints ||
+            options->max_keypoints > limits.max_keypoints || options->nms_radius > 32 ||
+            !(options->keypoint_threshold >= 0 && options->keypoint_threshold <= 1) ||
+            options->width % 8 != 0 || options->height % 8 != 0 || options->width == 0 ||
+            options->height == 0 ||
+            (uint64_t)options->width * options->height > limits.max_input_pixels)
+            abort();
+    }
+    free(body);
+    return 0;
+}
