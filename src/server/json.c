@@ -195,8 +195,12 @@ static tap_value value_of(json_object *object)
         value.integer = json_object_get_int64(object);
         break;
     case json_type_string:
-        value.kind = TAP_VALUE_STRING;
+        /* "single\u0000" is not "single". */
         value.text = json_object_get_string(object);
+        if (strlen(value.text) == (size_t)json_object_get_string_len(object))
+            value.kind = TAP_VALUE_STRING;
+        else
+            value.text = "a string with a NUL";
         break;
     case json_type_array:
         value.text = "an array";
