@@ -51,8 +51,26 @@ static int hex4(const char *text, size_t n)
     return value;
 }
 
-/* Resolves escapes in place. Characters over U+007F come out as '?': base64 has none, and no
- * field's name has. False: a bad escape. */
+/* A \u escape's value as UTF-8, never longer than the escape; halves of surrogate pairs one by one:
+ * neither base64 nor a field's name has any, they need only stay apart from others. */
+static size_t put_code(char *out, int code)
+{
+    if (code < 0x80) {
+        out[0] = (char)code;
+        return 1;
+    }
+    if (code < 0x800) {
+        out[0] = (char)(0xc0 | code >> 6);
+        out[1] = (char)(0x80 | (code & 0x3f));
+        return 2;
+    }
+    out[0] = (char)(0xe0 | code >> 12);
+    out[1] = (char)(0x80 | (code >> 6 & 0x3f));
+    out[2] = (char)(0x80 | (code & 0x3f));
+    return 3;
+}
+
+/* Resolves escapes in place. False: a bad escape. */
 static bool unescape(char *text, size_t *n)
 {
     static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
@@ -69,7 +87,7 @@ static bool unescape(char *text, size_t *n)
         if (name != NULL)
             text[out++] = values[name - names];
         else if (code >= 0)
-            text[out++] = code < 0x80 ? (char)code : '?';
+            out += put_code(text + out, code);
         else
             return false;
         i += name != NULL ? 1 : 5;
@@ -85,10 +103,16 @@ static tap_status skip_string(struct scan *scan, struct span *span, tap_error *e
     size_t at = scan->at + 1;
     span->start = at;
     while (at < scan->n && body[at] != '"') {
-        if ((unsigned char)body[at] < 0x20)
+        unsigned char c = (unsigned char)body[at];
+        size_t length = 1;
+        if (c < 0x20)
             return tap_fail(err, TAP_ERR_ARGUMENT,
                             "not JSON: a control character in a string, at byte %zu", at);
-        at += body[at] == '\\' ? 2 : 1;
+        if (c >= 0x80) /* json-c lets overlong forms and surrogates pass */
+            length = tap_utf8_length((const uint8_t *)body + at, scan->n - at);
+        if (length == 0)
+            return tap_fail(err, TAP_ERR_ARGUMENT, "not JSON: no UTF-8, at byte %zu", at);
+        at += c == '\\' ? 2 : length;
     }
     if (at >= scan->n)
         return tap_fail(err, TAP_ERR_ARGUMENT,
@@ -108,9 +132,9 @@ static tap_status note_name(struct scan *scan, const struct span *span, tap_erro
     n = n < MAX_NAME ? n : MAX_NAME;
     memcpy(name, scan->body + span->start, n);
     name[n] = '\0';
-    if (span->end - span->start > MAX_NAME || !unescape(name, &n))
+    if (span->end - span->start > MAX_NAME || !unescape(name, &n) || memchr(name, '\0', n) != NULL)
         return tap_fail(err, TAP_ERR_ARGUMENT,
-                        "not a field's name, at byte %zu: a bad escape, or over %d bytes",
+                        "not a field's name, at byte %zu: a bad escape, a NUL, or over %d bytes",
                         span->start, MAX_NAME);
     name[n] = '\0';
     uint64_t hash = tap_fnv1a64(name);
@@ -144,6 +168,41 @@ static tap_status scan_string(struct scan *scan, tap_error *err)
     return TAP_OK;
 }
 
+/* Moves behind the digits at scan->at; false if there are none. */
+static bool skip_digits(struct scan *scan)
+{
+    size_t start = scan->at;
+    while (scan->at < scan->n && scan->body[scan->at] >= '0' && scan->body[scan->at] <= '9')
+        scan->at++;
+    return scan->at > start;
+}
+
+/* Moves behind one of these characters; false if none is at scan->at. */
+static bool skip_one(struct scan *scan, const char *these)
+{
+    char c = scan->at < scan->n ? scan->body[scan->at] : '\0';
+    bool found = c != '\0' && strchr(these, c) != NULL;
+    scan->at += found;
+    return found;
+}
+
+/* A number as RFC 8259, section 6, has it; json-c lets "00" and "-05" pass. */
+static tap_status scan_number(struct scan *scan, tap_error *err)
+{
+    size_t start = scan->at;
+    skip_one(scan, "-");
+    bool right = skip_one(scan, "0") || skip_digits(scan);
+    if (right && skip_one(scan, "."))
+        right = skip_digits(scan);
+    if (right && skip_one(scan, "eE")) {
+        skip_one(scan, "+-");
+        right = skip_digits(scan);
+    }
+    if (!right || (scan->at < scan->n && strchr(" \t\r\n,]}", scan->body[scan->at]) == NULL))
+        return tap_fail(err, TAP_ERR_ARGUMENT, "not JSON: the number at byte %zu is none", start);
+    return TAP_OK;
+}
+
 static tap_status scan_body(struct scan *scan, tap_error *err)
 {
     while (scan->at < scan->n) {
@@ -152,8 +211,12 @@ static tap_status scan_body(struct scan *scan, tap_error *err)
             TAP_TRY(scan_string(scan, err));
             continue;
         }
-        /* Outside strings JSON has only these; json-c would let "NaN" and comments pass. */
-        if (c == '\0' || strchr(" \t\r\n{}[]:,-+.0123456789eEtrufalsn", c) == NULL)
+        if (c == '-' || (c >= '0' && c <= '9')) {
+            TAP_TRY(scan_number(scan, err));
+            continue;
+        }
+        /* Elsewhere JSON has only these; json-c would let "NaN" and comments pass. */
+        if (c == '\0' || strchr(" \t\r\n{}[]:,truefalsn", c) == NULL)
             return tap_fail(err, TAP_ERR_ARGUMENT, "not JSON: byte 0x%02x at %zu", (unsigned char)c,
                             scan->at);
         if (c == '{' || c == '[')
@@ -229,22 +292,36 @@ static tap_status read_fields(tap_wish *wish, const tap_wish_limits *limits,
     return TAP_OK;
 }
 
+/* A place in the text without the pictures, as a place in the body. */
+static size_t place_in_body(const struct scan *scan, size_t at)
+{
+    size_t n = scan->n_pictures;
+    bool swapped = n == 2 && scan->found[1].start < scan->found[0].start;
+    for (size_t i = 0; i < n; i++) {
+        const struct span *cut = &scan->found[swapped ? n - 1 - i : i];
+        if (cut->end != 0 && at >= cut->start)
+            at += cut->end - cut->start;
+    }
+    return at;
+}
+
 static tap_status parse_rest(tap_wish *wish, const tap_wish_limits *limits, const struct scan *scan,
                              const char *rest, size_t n_rest, tap_error *err)
 {
     json_tokener *tokener = json_tokener_new_ex(TAP_JSON_DEPTH + 1);
     if (tokener == NULL)
         return tap_fail(err, TAP_ERR_MEMORY, "out of memory for a request");
-    json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
+    json_tokener_set_flags(tokener, JSON_TOKENER_STRICT);
     /* The final NUL tells json-c that the text ends: a number could go on. */
     json_object *root = json_tokener_parse_ex(tokener, rest, (int)n_rest + 1);
     enum json_tokener_error error = json_tokener_get_error(tokener);
     size_t end = json_tokener_get_parse_end(tokener);
     tap_status status = TAP_OK;
     if (error != json_tokener_success)
-        status = tap_fail(err, TAP_ERR_ARGUMENT, "not JSON: %s",
+        status = tap_fail(err, TAP_ERR_ARGUMENT, "not JSON: %s, at byte %zu",
                           error == json_tokener_continue ? "it ends too early"
-                                                         : json_tokener_error_desc(error));
+                                                         : json_tokener_error_desc(error),
+                          place_in_body(scan, end < n_rest ? end : n_rest));
     else if (end < n_rest && end + strspn(rest + end, " \t\r\n") < n_rest)
         status = tap_fail(err, TAP_ERR_ARGUMENT, "not JSON: something follows the object");
     else
