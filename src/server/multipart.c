@@ -110,7 +110,8 @@ static tap_status read_head(tap_part *part, char *head, size_t index, tap_error 
         }
         if (strncasecmp(line, "content-disposition:", 20) != 0)
             continue;
-        if (strncasecmp(skip_blank(line + 20), "form-data", 9) != 0)
+        const char *type = skip_blank(line + 20);
+        if (strncasecmp(type, "form-data", 9) != 0 || strchr("; \t", type[9]) == NULL)
             return tap_fail(err, TAP_ERR_ARGUMENT, "multipart: part %zu is not form-data", index);
         part->name = find_parameter(line + 20, "name");
     }
@@ -127,10 +128,11 @@ static tap_status read_part(tap_part *part, uint8_t *start, uint8_t *end, size_t
     size_t n = (size_t)(end - start);
     size_t n_look = n < MAX_HEAD_BYTES ? n : MAX_HEAD_BYTES;
     uint8_t *blank = memmem(start, n_look, "\r\n\r\n", 4);
-    if (blank == NULL || memchr(start, '\0', (size_t)(blank - start)) != NULL)
+    bool bare = n >= 2 && memcmp(start, "\r\n", 2) == 0; /* the empty line comes first */
+    if (blank == NULL || bare || memchr(start, '\0', (size_t)(blank - start)) != NULL)
         return tap_fail(err, TAP_ERR_ARGUMENT,
-                        "multipart: the head of part %zu does not end within %d bytes, or has a "
-                        "NUL in it",
+                        "multipart: the head of part %zu does not end within %d bytes, is empty, "
+                        "or has a NUL in it",
                         index, MAX_HEAD_BYTES);
     part->data = blank + 4;
     part->size = (size_t)(end - part->data);

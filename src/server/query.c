@@ -63,8 +63,8 @@ static tap_status add_pair(tap_query *query, char *pair, tap_error *err)
 tap_status tap_query_parse(tap_query *query, char *target, tap_error *err)
 {
     if (strncasecmp(target, "http://", 7) == 0) {
-        char *slash = strchr(target + 7, '/');
-        target = slash != NULL ? slash : target + strlen(target);
+        target += 7;
+        target += strcspn(target, "/?#");
     }
     *query = (tap_query){.path = target};
     char *fragment = strchr(target, '#');

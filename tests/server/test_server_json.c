@@ -143,8 +143,7 @@ static void what_is_not_json(void **state)
                                          "\"\x01\"",
                                          "\"a\nb\"",
                                          "\"a\tb\"",
-                                         "\xc2\xa0"
-                                         "1",
+                                         "\xc2\xa0\x31",
                                          "\v1",
                                          "\f1"};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
