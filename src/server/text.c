@@ -273,17 +273,21 @@ static void shortest_by_printing(struct decimal *decimal, float value)
 {
     char text[32];
     for (int n = 1; n <= MAX_DIGITS; n++) {
+        uint32_t digits = 0;
         snprintf(text, sizeof text, "%.*e", n - 1, (double)value);
-        if (strtof(text, NULL) != value && n < MAX_DIGITS)
-            continue;
-        char *end;
-        decimal->digits = 0;
         for (const char *c = text; *c != 'e'; c++)
             if (*c >= '0' && *c <= '9')
-                decimal->digits = decimal->digits * 10 + (uint32_t)(*c - '0');
-        decimal->n_digits = n;
-        decimal->exponent = (int)strtol(strchr(text, 'e') + 1, &end, 10);
-        return;
+                digits = digits * 10 + (uint32_t)(*c - '0');
+        int exponent = (int)strtol(strchr(text, 'e') + 1, NULL, 10);
+        *decimal = (struct decimal){digits, n, exponent};
+        if (strtof(text, NULL) == value)
+            return;
+        /* At a power of two, the next above as well, as in shortest_by_doubles. */
+        snprintf(text, sizeof text, "%ue%d", digits + 1, exponent - n + 1);
+        if (strtof(text, NULL) == value) {
+            decimal->digits++;
+            return;
+        }
     }
 }
 
