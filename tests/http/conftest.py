@@ -91,6 +91,13 @@ class Server:
             self.process.kill()
 
 
+def wait_until(condition, seconds=LONG):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 def encoded(image, kind="PNG", **options):
     out = io.BytesIO()
     image.save(out, kind, **options)

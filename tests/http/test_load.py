@@ -9,20 +9,13 @@ import time
 import pytest
 import requests
 
-from conftest import LONG, blobs, encoded, text64
+from conftest import LONG, blobs, encoded, text64, wait_until
 
 SLOW = ("--isa", "scalar", "--threads", "1")
 
 
 def without_times(answer):
     return {name: value for name, value in answer.items() if name != "timing_ms"}
-
-
-def wait_until(condition, seconds=LONG):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_sixty_four_clients(server):
