@@ -38,6 +38,20 @@ static void end(tap_text *line, const tap_log *log)
     tap_text_free(line);
 }
 
+/* Control characters, those above U+007F as well, become '?', as in errors. */
+static const char *tame(char *words)
+{
+    for (unsigned char *c = (unsigned char *)words; *c != '\0'; c++) {
+        if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0) {
+            *c++ = '?';
+            *c = '?';
+        } else if (*c < 0x20 || *c == 0x7f) {
+            *c = '?';
+        }
+    }
+    return words;
+}
+
 void tap_log_line(const tap_log *log, tap_log_level level, const char *format, ...)
 {
     char words[1024];
@@ -50,7 +64,7 @@ void tap_log_line(const tap_log *log, tap_log_level level, const char *format, .
     if (log->json)
         tap_text_field(&line, "message", words);
     else
-        tap_text_puts(&line, words);
+        tap_text_puts(&line, tame(words));
     end(&line, log);
 }
 

@@ -107,6 +107,8 @@ void tap_text_string(tap_text *text, const char *words, size_t n)
             length = 1;
         } else if (bytes[i] < 0x20 || bytes[i] == '"' || bytes[i] == '\\' || bytes[i] == 0x7f) {
             add_escaped(text, bytes[i]);
+        } else if (bytes[i] == 0xc2 && bytes[i + 1] < 0xa0) {
+            add_escaped(text, bytes[i + 1]); /* U+0080 to U+009F: terminals obey them */
         } else {
             tap_text_add(text, words + i, length);
         }

@@ -164,8 +164,7 @@ static const char *const hostile[] = {
     "\r\n\r\n",
     "\"} {\"code\":200,\"x\":\"",
     "\x1b[2J\x1b]0;title\x07",
-    "\xc2\x9b"
-    "2J", /* CSI as one C1 character */
+    "\xc2\x9b\x32J", /* CSI as one C1 character */
     "\xff\xfe\xc0\x80\xed\xa0\x80",
     "%n%s%00%0a",
     "\\\\\"\\",
