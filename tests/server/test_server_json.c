@@ -227,6 +227,16 @@ static void what_is_no_object(void **state)
     REFUSE("{\"image\":\"Zm9v\":1}", TAP_ERR_ARGUMENT, "not JSON: ");
     REFUSE("{\"image\" \"Zm9v\"}", TAP_ERR_ARGUMENT, "not JSON: ");
     struct read read;
+    /* The place is that in the body, behind both pictures, in either order. */
+    static const char *const pairs[] = {"{\"image_a\":\"Zm9v\",\"image_b\":\"Zm9vYg==\" []}",
+                                        "{\"image_b\":\"Zm9vYg==\",\"image_a\":\"Zm9v\" []}"};
+    for (size_t i = 0; i < 2; i++) {
+        char words[32];
+        snprintf(words, sizeof words, "at byte %zu", strcspn(pairs[i], "["));
+        read_body(&read, pairs[i], strlen(pairs[i]), true);
+        assert_fails(read.status, TAP_ERR_ARGUMENT, read.err, words);
+        done(&read);
+    }
     read_text(&read, " \r\n\t{\"image\" : \"Zm9v\"}\r\n\t ");
     assert_ok(read.status, read.err);
     assert_memory_equal(read.slices[0].data, "foo", 3);
