@@ -1,5 +1,5 @@
 /* Bytes as a Content-Type, a NUL, and a multipart body. Parts that are accepted lie in the body, in
- * order and apart, and each is followed by the line break that ends it. */
+ * order and apart, each behind its name, and each is followed by the line break that ends it. */
 #include "server/request.h"
 
 #include <stdlib.h>
@@ -13,8 +13,9 @@ static void check_parts(const tap_part *parts, size_t n_parts, const uint8_t *bo
     if (n_parts > TAP_PARTS)
         abort();
     for (size_t i = 0; i < n_parts; i++) {
-        if (parts[i].data < after || parts[i].data + parts[i].size + 2 > body + n_body ||
-            (const uint8_t *)parts[i].name < body || parts[i].name[0] == '\0' ||
+        const uint8_t *name = (const uint8_t *)parts[i].name;
+        if (name < after || name + strlen(parts[i].name) >= parts[i].data || name[0] == '\0' ||
+            parts[i].data + parts[i].size + 2 > body + n_body ||
             parts[i].data[parts[i].size] != '\r')
             abort();
         after = parts[i].data + parts[i].size;
@@ -30,6 +31,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const uint8_t *end = memchr(data, '\0', size);
     if (end == NULL || tap_multipart_boundary(boundary, (const char *)data, &err) != TAP_OK)
         return 0;
+    if (boundary[0] == '\0' || memchr(boundary, '\0', sizeof boundary) == NULL)
+        abort();
     size_t n_body = size - (size_t)(end + 1 - data);
     uint8_t *body = malloc(n_body + 1);
     if (body == NULL)

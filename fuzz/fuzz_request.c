@@ -1,13 +1,37 @@
 /* Bytes as the JSON body of /predict or /match (the first byte says which). Pictures that are
- * accepted lie in the body, and options are in their ranges. */
+ * accepted lie in the body, and options are in their ranges. What is accepted json-c reads whole,
+ * and its strings hold the same pictures. */
 #include "server/request.h"
 
+#include <json-c/json.h>
 #include <stdlib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const char *const one[] = {"image"}, *const two[] = {"image_a", "image_b"};
+
+static void check_pictures(const tap_slice *slices, const char *const *names, size_t n_pictures,
+                           const uint8_t *body, size_t n_body)
+{
+    json_tokener *tokener = json_tokener_new_ex(TAP_JSON_DEPTH + 1);
+    json_object *root = json_tokener_parse_ex(tokener, (const char *)body, (int)n_body);
+    if (!json_object_is_type(root, json_type_object))
+        abort();
+    for (size_t i = 0; i < n_pictures; i++) {
+        json_object *text = json_object_object_get(root, names[i]);
+        size_t n = (size_t)json_object_get_string_len(text), n_bytes;
+        uint8_t *bytes = malloc(n + 1);
+        tap_error err;
+        if (!json_object_is_type(text, json_type_string) || bytes == NULL ||
+            tap_base64_decode(bytes, &n_bytes, json_object_get_string(text), n, &err) != TAP_OK ||
+            n_bytes != slices[i].size || memcmp(bytes, slices[i].data, n_bytes) != 0)
+            abort();
+        free(bytes);
+    }
+    json_object_put(root);
+    json_tokener_free(tokener);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -41,6 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             options->height == 0 ||
             (uint64_t)options->width * options->height > limits.max_input_pixels)
             abort();
+        check_pictures(slices, match ? two : one, match ? 2 : 1, data + 1, size - 1);
     }
     free(body);
     return 0;
