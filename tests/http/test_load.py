@@ -37,7 +37,7 @@ def test_sixty_four_clients(server):
     with concurrent.futures.ThreadPoolExecutor(64) as clients:
         wrong = [result for result in clients.map(client, range(64)) if result]
     assert not wrong, wrong[:3]
-    assert server.metric("tapetum_in_flight") == 0
+    wait_until(lambda: server.metric("tapetum_in_flight") == 0)
 
 
 def test_more_than_the_queue_holds(start, picture):
