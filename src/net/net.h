@@ -36,21 +36,44 @@ typedef enum tap_op_kind {
     /* v / max(|v|, 1e-12) over the channels of each position. */
     TAP_OP_L2_NORM,
     /* a [1][m][k], b [1][n][k] -> [1][m][n]: every row of a times every row of b. */
-    TAP_OP_SIMILARITY
+    TAP_OP_SIMILARITY,
+    /* Pictures above each other, [n * picture_height][w][in], to tokens [n][rows * columns][out]: a
+     * k x k convolution with a stride and zero padding, y[o] = bias[o] + table[token][o] (without a
+     * table: nothing) + sum as in TAP_OP_CONV; tokens row by row. */
+    TAP_OP_PATCH_EMBED,
+    /* (v - mean) / sqrt(variance + epsilon) * weight + bias over the channels of each position;
+     * variance is the mean square of the differences. */
+    TAP_OP_LAYER_NORM,
+    /* y[o] = bias[o] (without: 0) + sum over i of weight[o][i] * x[i]; then, if asked,
+     * gelu(y) = y / 2 * (1 + erf(y / sqrt 2)); then, if there is a second buffer, + second. */
+    TAP_OP_LINEAR,
+    /* softmax(q k^T / sqrt(d)) v for each of n_heads heads of d channels, heads side by side;
+     * within each of the height sequences. x [n][m][inner] is q, and k and v [n][t][...] lie in the
+     * second buffer, from channel second_channel and inner channels later; without a second buffer
+     * x [n][m][3 inner] holds q, k, v side by side. */
+    TAP_OP_ATTENTION,
+    /* The same row for each of n sequences: y [n][1][channels] = bias. No input. */
+    TAP_OP_CONSTANT
 } tap_op_kind;
 
 typedef struct tap_op {
     tap_op_kind kind;
     char name[TAP_PLAN_NAME]; /* the tensors' prefix, for messages and `tapetum info --plan` */
-    tap_buffer input, output;
-    tap_buffer second; /* TAP_OP_SIMILARITY: b; else -1 */
-    /* TAP_OP_CONV */
-    const float *weight; /* [out][in][k][k], borrowed from the model */
-    const float *bias;   /* [out] */
-    size_t kernel;
+    tap_buffer input, output; /* input -1: none */
+    tap_buffer second; /* SIMILARITY: b; LINEAR: what is added; ATTENTION: k and v; else -1 */
+    /* Borrowed from the model; in the shapes above. */
+    const float *weight, *bias, *table;
+    /* TAP_OP_CONV, TAP_OP_PATCH_EMBED */
+    size_t kernel, stride, padding, picture_height;
     bool relu, pool;
     /* TAP_OP_CELL_SOFTMAX */
     size_t cell;
+    /* TAP_OP_LAYER_NORM */
+    float epsilon;
+    /* TAP_OP_LINEAR */
+    bool gelu;
+    /* TAP_OP_ATTENTION */
+    size_t n_heads, second_channel;
 } tap_op;
 
 typedef struct tap_plan {
@@ -78,6 +101,34 @@ tap_buffer tap_plan_conv(tap_plan *plan, tap_buffer x, const char *name, const t
 tap_buffer tap_plan_cell_softmax(tap_plan *plan, tap_buffer x, const char *name, size_t cell);
 tap_buffer tap_plan_l2_norm(tap_plan *plan, tap_buffer x, const char *name);
 tap_buffer tap_plan_similarity(tap_plan *plan, tap_buffer a, tap_buffer b, const char *name);
+
+typedef struct tap_patch_embed {
+    const float *weight, *bias, *table;
+    size_t out, kernel, stride, padding, picture_height;
+} tap_patch_embed;
+
+tap_buffer tap_plan_patch_embed(tap_plan *plan, tap_buffer x, const char *name,
+                                const tap_patch_embed *embed);
+
+tap_buffer tap_plan_layer_norm(tap_plan *plan, tap_buffer x, const char *name, const float *weight,
+                               const float *bias, float epsilon);
+
+typedef struct tap_linear {
+    const float *weight, *bias; /* [out][in], [out] or NULL */
+    size_t out;
+    bool gelu;
+    tap_buffer add; /* -1: nothing; else of the output's shape */
+} tap_linear;
+
+tap_buffer tap_plan_linear(tap_plan *plan, tap_buffer x, const char *name,
+                           const tap_linear *linear);
+
+/* kv -1: x holds q, k and v. */
+tap_buffer tap_plan_attention(tap_plan *plan, tap_buffer x, tap_buffer kv, size_t kv_channel,
+                              const char *name, size_t n_heads);
+
+tap_buffer tap_plan_constant(tap_plan *plan, const char *name, const float *row, size_t n,
+                             size_t channels);
 
 /* TAP_OK if every builder call was right and there is an output. */
 tap_status tap_plan_finish(const tap_plan *plan, tap_error *err);

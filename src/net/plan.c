@@ -176,6 +176,120 @@ tap_buffer tap_plan_similarity(tap_plan *plan, tap_buffer a, tap_buffer b, const
     return op->output;
 }
 
+/* Tokens along a side; 0 if the kernel doesn't fit. */
+static size_t count_patches(size_t side, const tap_patch_embed *embed)
+{
+    size_t padded = side + 2 * embed->padding;
+    return padded < embed->kernel ? 0 : (padded - embed->kernel) / embed->stride + 1;
+}
+
+tap_buffer tap_plan_patch_embed(tap_plan *plan, tap_buffer x, const char *name,
+                                const tap_patch_embed *embed)
+{
+    tap_shape in;
+    if (!input_shape(plan, x, name, &in))
+        return -1;
+    if (embed->weight == NULL || embed->bias == NULL || embed->out == 0 || embed->stride == 0 ||
+        embed->padding >= embed->kernel || embed->picture_height == 0 ||
+        in.height % embed->picture_height != 0) {
+        tap_fail(&plan->failure, TAP_ERR_INTERNAL, "%s: patches of %zu, stride %zu, padding %zu",
+                 name, embed->kernel, embed->stride, embed->padding);
+        return -1;
+    }
+    size_t rows = count_patches(embed->picture_height, embed);
+    size_t columns = count_patches(in.width, embed);
+    tap_shape out = {in.height / embed->picture_height, rows * columns, embed->out};
+    tap_op *op = add_op(plan, TAP_OP_PATCH_EMBED, x, out, name);
+    if (op == NULL)
+        return -1;
+    op->weight = embed->weight;
+    op->bias = embed->bias;
+    op->table = embed->table;
+    op->kernel = embed->kernel;
+    op->stride = embed->stride;
+    op->padding = embed->padding;
+    op->picture_height = embed->picture_height;
+    return op->output;
+}
+
+tap_buffer tap_plan_layer_norm(tap_plan *plan, tap_buffer x, const char *name, const float *weight,
+                               const float *bias, float epsilon)
+{
+    tap_shape in;
+    if (!input_shape(plan, x, name, &in))
+        return -1;
+    tap_op *op = add_op(plan, TAP_OP_LAYER_NORM, x, in, name);
+    if (op == NULL)
+        return -1;
+    op->weight = weight;
+    op->bias = bias;
+    op->epsilon = epsilon;
+    return op->output;
+}
+
+static bool same_shape(tap_shape a, tap_shape b)
+{
+    return a.height == b.height && a.width == b.width && a.channels == b.channels;
+}
+
+tap_buffer tap_plan_linear(tap_plan *plan, tap_buffer x, const char *name, const tap_linear *linear)
+{
+    tap_shape in, add;
+    if (!input_shape(plan, x, name, &in))
+        return -1;
+    tap_shape out = {in.height, in.width, linear->out};
+    if (linear->add >= 0 &&
+        (!input_shape(plan, linear->add, name, &add) || !same_shape(add, out))) {
+        tap_fail(&plan->failure, TAP_ERR_INTERNAL, "%s: what is added has another shape", name);
+        return -1;
+    }
+    tap_op *op = add_op(plan, TAP_OP_LINEAR, x, out, name);
+    if (op == NULL)
+        return -1;
+    op->weight = linear->weight;
+    op->bias = linear->bias;
+    op->gelu = linear->gelu;
+    op->second = linear->add;
+    return op->output;
+}
+
+tap_buffer tap_plan_attention(tap_plan *plan, tap_buffer x, tap_buffer kv, size_t kv_channel,
+                              const char *name, size_t n_heads)
+{
+    tap_shape q, other;
+    if (!input_shape(plan, x, name, &q))
+        return -1;
+    size_t parts = kv < 0 ? 3 : 1, inner = q.channels / parts;
+    bool fits = n_heads > 0 && q.channels % parts == 0 && inner % n_heads == 0 && inner > 0;
+    if (fits && kv >= 0)
+        fits = input_shape(plan, kv, name, &other) && other.height == q.height &&
+               other.channels >= 2 * inner && kv_channel <= other.channels - 2 * inner;
+    if (!fits) {
+        tap_fail(&plan->failure, TAP_ERR_INTERNAL, "%s: %zu heads in %zu channels", name, n_heads,
+                 q.channels);
+        return -1;
+    }
+    tap_op *op = add_op(plan, TAP_OP_ATTENTION, x, (tap_shape){q.height, q.width, inner}, name);
+    if (op == NULL)
+        return -1;
+    op->second = kv < 0 ? -1 : kv;
+    op->second_channel = kv_channel;
+    op->n_heads = n_heads;
+    return op->output;
+}
+
+tap_buffer tap_plan_constant(tap_plan *plan, const char *name, const float *row, size_t n,
+                             size_t channels)
+{
+    if (failed(plan))
+        return -1;
+    tap_op *op = add_op(plan, TAP_OP_CONSTANT, -1, (tap_shape){n, 1, channels}, name);
+    if (op == NULL)
+        return -1;
+    op->bias = row;
+    return op->output;
+}
+
 tap_status tap_plan_finish(const tap_plan *plan, tap_error *err)
 {
     if (failed(plan))
@@ -193,15 +307,27 @@ size_t tap_plan_elements(const tap_plan *plan, tap_buffer buffer)
 
 uint64_t tap_plan_macs(const tap_plan *plan, const tap_op *op)
 {
+    if (op->input < 0)
+        return 0;
     tap_shape in = plan->shapes[op->input], out = plan->shapes[op->output];
     uint64_t dense = (uint64_t)in.height * in.width * in.channels * out.channels;
+    uint64_t window = (uint64_t)op->kernel * op->kernel;
     switch (op->kind) {
     case TAP_OP_CONV:
-        return dense * op->kernel * op->kernel;
+        return dense * window;
     case TAP_OP_SIMILARITY:
+    case TAP_OP_LINEAR:
         return dense;
+    case TAP_OP_PATCH_EMBED:
+        return (uint64_t)out.height * out.width * out.channels * in.channels * window;
+    case TAP_OP_ATTENTION: {
+        size_t keys = op->second < 0 ? in.width : plan->shapes[op->second].width;
+        return 2 * (uint64_t)out.height * out.width * out.channels * keys;
+    }
     case TAP_OP_CELL_SOFTMAX:
     case TAP_OP_L2_NORM:
+    case TAP_OP_LAYER_NORM:
+    case TAP_OP_CONSTANT:
         break;
     }
     return 0;
@@ -235,6 +361,21 @@ static const char *op_words(const tap_op *op, char *words, size_t size)
     case TAP_OP_SIMILARITY:
         snprintf(words, size, "similarity");
         break;
+    case TAP_OP_PATCH_EMBED:
+        snprintf(words, size, "patches%zux%zu/%zu", op->kernel, op->kernel, op->stride);
+        break;
+    case TAP_OP_LAYER_NORM:
+        snprintf(words, size, "layer_norm");
+        break;
+    case TAP_OP_LINEAR:
+        snprintf(words, size, "linear%s%s", op->gelu ? "+gelu" : "", op->second < 0 ? "" : "+add");
+        break;
+    case TAP_OP_ATTENTION:
+        snprintf(words, size, "attention x%zu", op->n_heads);
+        break;
+    case TAP_OP_CONSTANT:
+        snprintf(words, size, "constant");
+        break;
     }
     return words;
 }
@@ -249,7 +390,8 @@ tap_status tap_plan_print(const tap_plan *plan, char **text, tap_error *err)
     uint64_t total = 0;
     for (size_t i = 0; i < plan->n_ops; i++) {
         const tap_op *op = &plan->ops[i];
-        tap_shape in = plan->shapes[op->input], y = plan->shapes[op->output];
+        tap_shape y = plan->shapes[op->output];
+        tap_shape in = op->input < 0 ? (tap_shape){0, 0, 0} : plan->shapes[op->input];
         char words[32];
         uint64_t macs = tap_plan_macs(plan, op);
         total += macs;

@@ -107,11 +107,118 @@ static void similarity(tap_shape a, size_t n_b, float *y, const float *x, const 
         }
 }
 
-/* second is NULL for operations of one input. */
+static tap_status patch_embed(const tap_op *op, tap_shape in, tap_shape out, float *y,
+                              const float *x, tap_error *err)
+{
+    size_t k = op->kernel, n = in.channels * k * k, height = op->picture_height;
+    size_t columns = (in.width + 2 * op->padding - k) / op->stride + 1;
+    double *window = tap_alloc(n, sizeof *window);
+    if (window == NULL)
+        return tap_fail(err, TAP_ERR_MEMORY, "%s: out of memory", op->name);
+    tap_shape picture = {height, in.width, in.channels};
+    for (size_t p = 0; p < out.height; p++, x += height * in.width * in.channels)
+        for (size_t t = 0; t < out.width; t++) {
+            /* gather's window begins k / 2 in front of where it is put. */
+            size_t row = t / columns * op->stride + k / 2 - op->padding;
+            size_t column = t % columns * op->stride + k / 2 - op->padding;
+            gather(window, x, picture, k, row, column);
+            for (size_t o = 0; o < out.channels; o++)
+                *y++ = (float)(op->bias[o] +
+                               (op->table != NULL ? op->table[t * out.channels + o] : 0.0f) +
+                               dot(window, op->weight + o * n, n));
+        }
+    free(window);
+    return TAP_OK;
+}
+
+static void layer_norm(const tap_op *op, tap_shape in, float *y, const float *x)
+{
+    size_t n = in.channels;
+    for (size_t p = 0; p < in.height * in.width; p++, x += n, y += n) {
+        double mean = 0, variance = 0;
+        for (size_t i = 0; i < n; i++)
+            mean += x[i];
+        mean /= (double)n;
+        for (size_t i = 0; i < n; i++)
+            variance += (x[i] - mean) * (x[i] - mean);
+        double scale = 1 / sqrt(variance / (double)n + (double)op->epsilon);
+        for (size_t i = 0; i < n; i++)
+            y[i] = (float)((x[i] - mean) * scale * op->weight[i] + op->bias[i]);
+    }
+}
+
+static tap_status linear(const tap_op *op, tap_shape in, size_t n_out, float *y, const float *x,
+                         const float *add, tap_error *err)
+{
+    size_t n = in.channels;
+    double *row = tap_alloc(n, sizeof *row);
+    if (row == NULL)
+        return tap_fail(err, TAP_ERR_MEMORY, "%s: out of memory", op->name);
+    for (size_t p = 0; p < in.height * in.width; p++, x += n) {
+        for (size_t i = 0; i < n; i++)
+            row[i] = x[i];
+        for (size_t o = 0; o < n_out; o++) {
+            double sum = dot(row, op->weight + o * n, n) + (op->bias != NULL ? op->bias[o] : 0.0f);
+            if (op->gelu)
+                sum = sum / 2 * (1 + erf(sum * sqrt(0.5)));
+            *y++ = (float)(add != NULL ? sum + *add++ : sum);
+        }
+    }
+    free(row);
+    return TAP_OK;
+}
+
+/* One query against all keys: weights [n_keys] is scratch. Strides in floats. */
+static void attend(float *y, const float *q, const float *k, const float *v, size_t stride,
+                   size_t n_keys, size_t d, double *weights)
+{
+    double top = -INFINITY, sum = 0;
+    for (size_t j = 0; j < n_keys; j++) {
+        double score = 0;
+        for (size_t i = 0; i < d; i++)
+            score += (double)q[i] * (double)k[j * stride + i];
+        weights[j] = score / sqrt((double)d);
+        top = fmax(top, weights[j]);
+    }
+    for (size_t j = 0; j < n_keys; j++)
+        sum += weights[j] = exp(weights[j] - top);
+    for (size_t i = 0; i < d; i++) {
+        double value = 0;
+        for (size_t j = 0; j < n_keys; j++)
+            value += weights[j] * (double)v[j * stride + i];
+        y[i] = (float)(value / sum);
+    }
+}
+
+/* other is the second buffer's shape; second NULL: x holds q, k and v. */
+static tap_status attention(const tap_op *op, tap_shape in, tap_shape other, size_t inner, float *y,
+                            const float *x, const float *second, tap_error *err)
+{
+    tap_shape keys = second != NULL ? other : in;
+    size_t first = second != NULL ? op->second_channel : inner, d = inner / op->n_heads;
+    double *weights = tap_alloc(keys.width, sizeof *weights);
+    if (weights == NULL)
+        return tap_fail(err, TAP_ERR_MEMORY, "%s: out of memory", op->name);
+    for (size_t n = 0; n < in.height; n++) {
+        const float *k = (second != NULL ? second : x) + n * keys.width * keys.channels + first;
+        for (size_t row = 0; row < in.width; row++)
+            for (size_t head = 0; head < op->n_heads; head++) {
+                size_t at = n * in.width + row, c = head * d;
+                attend(y + at * inner + c, x + at * in.channels + c, k + c, k + inner + c,
+                       keys.channels, keys.width, d, weights);
+            }
+    }
+    free(weights);
+    return TAP_OK;
+}
+
+/* x and second are NULL for operations without. */
 static tap_status run_op(const tap_plan *plan, const tap_op *op, float *y, const float *x,
                          const float *second, tap_error *err)
 {
-    tap_shape in = plan->shapes[op->input], out = plan->shapes[op->output];
+    static const tap_shape none = {0, 0, 0};
+    tap_shape in = op->input < 0 ? none : plan->shapes[op->input], out = plan->shapes[op->output];
+    tap_shape other = op->second < 0 ? none : plan->shapes[op->second];
     switch (op->kind) {
     case TAP_OP_CONV: {
         float *full = y;
@@ -136,6 +243,19 @@ static tap_status run_op(const tap_plan *plan, const tap_op *op, float *y, const
     case TAP_OP_SIMILARITY:
         similarity(in, out.channels, y, x, second);
         return TAP_OK;
+    case TAP_OP_PATCH_EMBED:
+        return patch_embed(op, in, out, y, x, err);
+    case TAP_OP_LAYER_NORM:
+        layer_norm(op, in, y, x);
+        return TAP_OK;
+    case TAP_OP_LINEAR:
+        return linear(op, in, out.channels, y, x, second, err);
+    case TAP_OP_ATTENTION:
+        return attention(op, in, other, out.channels, y, x, second, err);
+    case TAP_OP_CONSTANT:
+        for (size_t i = 0; i < out.height * out.channels; i++)
+            y[i] = op->bias[i % out.channels];
+        return TAP_OK;
     }
     return tap_fail(err, TAP_ERR_INTERNAL, "%s: unknown operation %d", op->name, (int)op->kind);
 }
@@ -157,7 +277,7 @@ tap_status tap_reference_run(const tap_plan *plan, const float *const *inputs,
         if (own[op->output] == NULL)
             status = tap_fail(err, TAP_ERR_MEMORY, "%s: out of memory", op->name);
         else
-            status = run_op(plan, op, own[op->output], buffers[op->input],
+            status = run_op(plan, op, own[op->output], op->input < 0 ? NULL : buffers[op->input],
                             op->second < 0 ? NULL : buffers[op->second], err);
     }
     for (size_t i = 0; status == TAP_OK && i < plan->n_outputs; i++) {
