@@ -7,6 +7,8 @@ cmake -S . -B build/coverage -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS=-
     -DTAPETUM_COVERAGE=ON >/dev/null
 cmake --build build/coverage
 find build/coverage -name '*.gcda' -delete
+# Its limit on file sizes would stop the counters' files too, whose complaint isn't the program's.
+export PYTEST_ADDOPTS="--deselect tests/cli/test_outputs.py::test_a_file_size_limit"
 ctest --test-dir build/coverage -j2 --output-on-failure | tail -n 12
 gcovr --root . --filter 'src/' --object-directory build/coverage --exclude-unreachable-branches \
     --print-summary --txt build/coverage/coverage.txt
