@@ -1,3 +1,4 @@
+#include "pytorch.h"
 #include "sniff.h"
 #include "table.h"
 
@@ -19,16 +20,20 @@ enum {
 static const size_t max_file = (size_t)16 << 30;
 
 static tap_status parse(tap_weights **weights, const tap_bytes *bytes, const char *path,
-                        tap_error *err)
+                        bool checkpoint, tap_error *err)
 {
     tap_format format;
     TAP_TRY(tap_format_sniff(&format, bytes->data, bytes->size, path, err));
-    return format == TAP_FORMAT_SAFETENSORS
-               ? tap_safetensors_parse(weights, bytes->data, bytes->size, path, err)
-               : tap_pytorch_parse(weights, bytes->data, bytes->size, path, err);
+    if (format == TAP_FORMAT_SAFETENSORS)
+        return tap_safetensors_parse(weights, bytes->data, bytes->size, path, err);
+    if (format == TAP_FORMAT_ZIP && checkpoint)
+        return tap_pytorch_zip_parse(weights, bytes->data, bytes->size, path,
+                                     &tap_torch_checkpoint_policy, err);
+    return tap_pytorch_parse(weights, bytes->data, bytes->size, path, err);
 }
 
-static tap_status open_file(tap_weights **weights, const char *path, tap_error *err)
+static tap_status open_file(tap_weights **weights, const char *path, bool checkpoint,
+                            tap_error *err)
 {
     struct stat status;
     tap_bytes bytes;
@@ -36,7 +41,7 @@ static tap_status open_file(tap_weights **weights, const char *path, tap_error *
     bool small = strcmp(path, "-") != 0 && stat(path, &status) == 0 && status.st_size <= READ_UP_TO;
     TAP_TRY(small ? tap_bytes_read(&bytes, path, max_file, err)
                   : tap_bytes_map(&bytes, path, max_file, err));
-    tap_status result = parse(weights, &bytes, path, err);
+    tap_status result = parse(weights, &bytes, path, checkpoint, err);
     if (result == TAP_OK)
         tap_weights_keep(*weights, &bytes);
     else
@@ -126,15 +131,26 @@ static tap_status find_in_folder(char **path, const char *folder, tap_error *err
     return *path != NULL ? TAP_OK : tap_fail(err, TAP_ERR_MEMORY, "%s: out of memory", folder);
 }
 
-tap_status tap_weights_open(tap_weights **weights, const char *path, tap_error *err)
+static tap_status open_path(tap_weights **weights, const char *path, bool checkpoint,
+                            tap_error *err)
 {
     struct stat status;
     *weights = NULL;
     if (stat(path, &status) != 0 || !S_ISDIR(status.st_mode))
-        return open_file(weights, path, err); /* which says what is wrong with it */
+        return open_file(weights, path, checkpoint, err); /* which says what is wrong with it */
     char *file;
     TAP_TRY(find_in_folder(&file, path, err));
-    tap_status result = open_file(weights, file, err);
+    tap_status result = open_file(weights, file, checkpoint, err);
     free(file);
     return result;
+}
+
+tap_status tap_weights_open(tap_weights **weights, const char *path, tap_error *err)
+{
+    return open_path(weights, path, false, err);
+}
+
+tap_status tap_weights_open_checkpoint(tap_weights **weights, const char *path, tap_error *err)
+{
+    return open_path(weights, path, true, err);
 }

@@ -35,6 +35,8 @@ static const tap_pickle_global globals[] = {
 
 const tap_pickle_policy tap_torch_policy = {
     .globals = globals, .n_globals = sizeof globals / sizeof *globals, .keep_foreign = false};
+const tap_pickle_policy tap_torch_checkpoint_policy = {
+    .globals = globals, .n_globals = sizeof globals / sizeof *globals, .keep_foreign = true};
 
 /* A whole number that is a size, an offset, a stride. */
 static bool to_size(const tap_pickle_value *value, size_t *size)
@@ -256,6 +258,7 @@ tap_status tap_pytorch_parse(tap_weights **weights, const uint8_t *data, size_t 
     if (format == TAP_FORMAT_SAFETENSORS)
         return tap_fail(err, TAP_ERR_FORMAT, "%s: a safetensors file where PyTorch's is wanted",
                         file);
-    return format == TAP_FORMAT_ZIP ? tap_pytorch_zip_parse(weights, data, size, file, err)
-                                    : tap_pytorch_legacy_parse(weights, data, size, file, err);
+    return format == TAP_FORMAT_ZIP
+               ? tap_pytorch_zip_parse(weights, data, size, file, &tap_torch_policy, err)
+               : tap_pytorch_legacy_parse(weights, data, size, file, err);
 }

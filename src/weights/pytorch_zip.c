@@ -104,11 +104,11 @@ static tap_status check_byte_order(const struct archive *archive, tap_error *err
 }
 
 static tap_status read_pickle(struct archive *archive, tap_weights *weights, const uint8_t *bytes,
-                              size_t size, tap_error *err)
+                              size_t size, const tap_pickle_policy *policy, tap_error *err)
 {
     tap_pickle pickle;
     const char *file = archive->zip.file;
-    TAP_TRY(tap_pickle_run(&pickle, bytes, size, &tap_torch_policy, file, 0, err));
+    TAP_TRY(tap_pickle_run(&pickle, bytes, size, policy, file, 0, err));
     tap_status status =
         pickle.consumed == size
             ? tap_torch_collect(weights, pickle.result, find_storage, archive, err)
@@ -118,7 +118,8 @@ static tap_status read_pickle(struct archive *archive, tap_weights *weights, con
     return status;
 }
 
-static tap_status read_archive(struct archive *archive, tap_weights *weights, tap_error *err)
+static tap_status read_archive(struct archive *archive, tap_weights *weights,
+                               const tap_pickle_policy *policy, tap_error *err)
 {
     tap_zip_entry *entry = NULL;
     const uint8_t *bytes = NULL;
@@ -126,13 +127,13 @@ static tap_status read_archive(struct archive *archive, tap_weights *weights, ta
     TAP_TRY(find_root(archive, &entry, err));
     TAP_TRY(check_byte_order(archive, err));
     TAP_TRY(tap_zip_load(&archive->zip, entry, &bytes, &memory, err));
-    tap_status status = read_pickle(archive, weights, bytes, entry->size, err);
+    tap_status status = read_pickle(archive, weights, bytes, entry->size, policy, err);
     free(memory);
     return status;
 }
 
 tap_status tap_pytorch_zip_parse(tap_weights **weights, const uint8_t *data, size_t size,
-                                 const char *file, tap_error *err)
+                                 const char *file, const tap_pickle_policy *policy, tap_error *err)
 {
     struct archive archive = {0};
     *weights = NULL;
@@ -140,7 +141,7 @@ tap_status tap_pytorch_zip_parse(tap_weights **weights, const uint8_t *data, siz
     tap_weights *made = NULL;
     tap_status status = tap_weights_create(&made, file, "pytorch zip", err);
     if (status == TAP_OK)
-        status = read_archive(&archive, made, err);
+        status = read_archive(&archive, made, policy, err);
     tap_zip_close(&archive.zip);
     if (status != TAP_OK)
         tap_weights_close(made);

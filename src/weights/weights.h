@@ -57,6 +57,9 @@ typedef struct tap_weights tap_weights;
  *         object, by name; another dtype), TAP_ERR_LIMIT (4,096 tensors, names of 256 bytes, a
  *         header of 4 MiB, a pickle of 16 MiB, a file of 16 GiB), TAP_ERR_MEMORY. */
 tap_status tap_weights_open(tap_weights **weights, const char *path, tap_error *err);
+/* The same for a file that a training program wrote: in a PyTorch zip, Python objects beside the
+ * tensors are stepped over as inert marks instead of being refused. Nothing is executed either. */
+tap_status tap_weights_open_checkpoint(tap_weights **weights, const char *path, tap_error *err);
 void tap_weights_close(tap_weights *weights); /* NULL is fine */
 
 const char *tap_weights_file(const tap_weights *weights);   /* the file that was read */
