@@ -34,8 +34,7 @@ tap_status tap_torch_collect(tap_weights *weights, const tap_pickle_value *root,
 
 /* The two formats, told apart by their first bytes. */
 tap_status tap_pytorch_zip_parse(tap_weights **weights, const uint8_t *data, size_t size,
-                                 const char *file, const tap_pickle_policy *policy,
-                                 tap_error *err);
+                                 const char *file, const tap_pickle_policy *policy, tap_error *err);
 tap_status tap_pytorch_legacy_parse(tap_weights **weights, const uint8_t *data, size_t size,
                                     const char *file, tap_error *err);
 
