@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cmake -S . -B build/coverage -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS=-O1 \
-    -DTAPETUM_COVERAGE=ON >/dev/null
+    -DTAPETUM_COVERAGE=ON -DTAPETUM_WERROR=ON >/dev/null
 cmake --build build/coverage
 find build/coverage -name '*.gcda' -delete
 # Its limit on file sizes would stop the counters' files too, whose complaint isn't the program's.
