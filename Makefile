@@ -34,6 +34,7 @@ test:
 	@$(call CONFIGURE,ON)
 	@cmake --build $(BUILD) -j $(JOBS)
 	@ctest --test-dir $(BUILD) --output-on-failure
+	@grep -hE '^SKIP' $(BUILD)/Testing/Temporary/LastTest.log | sort -u || true
 
 install: all
 	@cmake --install $(BUILD) --prefix $(PREFIX)
