@@ -84,7 +84,8 @@ static void assert_near(const float *ours, const float *wanted, size_t n, double
 }
 
 /* The model card's documented answer. All is printed to six decimals: half a unit of s is 8e-7 m of
- * depth, half a unit of the depth 5e-7. */
+ * depth, half a unit of the depth 5e-7; as float32 the two depths are off by another 2.4e-7 each.
+ */
 static void test_published_answer(void **state)
 {
     (void)state;
@@ -96,7 +97,7 @@ static void test_published_answer(void **state)
     assert_ok(tap_hand_region_of(&region, box, 1, 2, TAP_HAND_SERVED, &err), err);
     tap_hand_camera camera = tap_hand_camera_assumed(334, 512);
     tap_hand_translation(ours, cam, &region, &camera, true);
-    assert_near(ours, wanted, 3, 1.4e-6);
+    assert_near(ours, wanted, 3, 1.8e-6);
 }
 
 static struct array load(const char *prefix, const char *what)
