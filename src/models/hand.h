@@ -71,6 +71,9 @@ void tap_hand_project_crop(float *xy, const float *xyz, size_t n, const float tr
 void tap_hand_affine(float *xy, const float *crop_xy, size_t n, const tap_hand_region *region,
                      bool is_right);
 
+/* ---- left hands, rotations, the wrist (hand_mirror.c) ------------------------------------------
+ */
+
 /* A mirrored hand back into a left one, in place: points [n][3] and triangles [n][3], whose outside
  * stays outside. */
 void tap_hand_mirror_points(float *xyz, size_t n);
@@ -83,5 +86,10 @@ void tap_hand_mirror_rotation(float rotation[9]);
 /* A rotation [3][3] as axis times angle, the angle in 0..pi. Stable near both ends; at pi one of
  * the two axes. */
 void tap_hand_axis_angle(float vector[3], const float rotation[9]);
+
+/* Triangles of MANO's vertices that close the hole at the wrist, for pictures and solid meshes; of
+ * the right hand, and not among MANO's own 1538. */
+enum { TAP_HAND_WRIST = 14 };
+extern const uint32_t tap_hand_wrist[TAP_HAND_WRIST][3];
 
 #endif

@@ -34,7 +34,11 @@ int main(int argc, char **argv)
     tap_error err;
     if (argc != 2)
         return 2;
-    setlocale(LC_ALL, ""); /* a decimal comma, if the test asks for one */
+    setlocale(LC_ALL, "");
+    if (getenv("MESH_COMMA") != NULL && localeconv()->decimal_point[0] != ',') {
+        fprintf(stderr, "mesh_tool: the locale has no decimal comma\n");
+        return 2;
+    }
     take(&n, 1);
     tap_mesh *meshes = calloc(n <= MOST ? n + 1 : 1, sizeof *meshes);
     if (n > MOST || meshes == NULL)

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "image/image.h"
+#include "image/mesh.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -152,6 +153,31 @@ static tap_status encode(const tap_bytes *file, tap_error *err)
     return status;
 }
 
+/* Draws, turns, draws and writes a mesh in each format. */
+static tap_status mesh(const tap_bytes *file, tap_error *err)
+{
+    static const float corners[3][3] = {{0, 0, 0}, {1, 0, 0}, {0, 1, 0}};
+    static const uint32_t face[3] = {0, 1, 2};
+    static const char *const endings[3] = {"obj", "ply", "glb"};
+    const tap_mesh one = {corners[0], 3, face, 1, {0, 0, 2}, tap_mesh_color};
+    const tap_lens lens = {20, 20, 0, 0};
+    tap_pixels pixels, side;
+    TAP_TRY(tap_pixels_create(&pixels, 16, 16, 3, err));
+    tap_status status = tap_draw_meshes(&pixels, &one, 1, &lens, err);
+    tap_pixels_free(&pixels);
+    TAP_TRY(status);
+    TAP_TRY(tap_mesh_side_view(&side, 16, 16, &one, 1, err));
+    tap_pixels_free(&side);
+    for (int i = 0; i < 3; i++) {
+        char path[300];
+        snprintf(path, sizeof path, "%s/mesh.%s", (const char *)file->data, endings[i]);
+        TAP_TRY(tap_mesh_write(path, &one, 1, err));
+        if (remove(path) != 0)
+            return tap_fail(err, TAP_ERR_INTERNAL, "%s is not there", path);
+    }
+    return TAP_OK;
+}
+
 /* Some codecs don't say: zlib's window and libwebp's alpha plane that could not be had look like
  * damaged streams. And some do without: libjpeg asks again for less, libspng only wanted to give
  * memory back; then the result must be the right one, which decode and encode check. */
@@ -223,9 +249,20 @@ static void test_encode(void **state)
     sweep(encode, &side, "encode");
 }
 
+static void test_mesh(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/tapetum-mesh-XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    tap_bytes where = {.data = (const uint8_t *)folder};
+    sweep(mesh, &where, "mesh");
+    assert_int_equal(remove(folder), 0); /* empty: no temporary file was left */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mesh),
         cmocka_unit_test(test_decode),
         cmocka_unit_test(test_encode),
     };

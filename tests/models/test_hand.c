@@ -279,6 +279,30 @@ static void test_mirror(void **state)
     assert_memory_equal(faces, wanted, sizeof wanted);
 }
 
+/* The lid's edges: inside it each has its opposite; without one, they are the rim of the hole. */
+static void test_wrist(void **state)
+{
+    (void)state;
+    static const uint32_t rim[16] = {92, 38, 122, 118, 117, 119, 120, 108,
+                                     79, 78, 121, 214, 215, 279, 239, 234};
+    size_t n_open = 0;
+    for (size_t i = 0; i < 3 * TAP_HAND_WRIST; i++) {
+        uint32_t from = tap_hand_wrist[i / 3][i % 3], to = tap_hand_wrist[i / 3][(i + 1) % 3];
+        size_t same = 0, opposite = 0, on_rim = 0;
+        for (size_t j = 0; j < 3 * TAP_HAND_WRIST; j++) {
+            uint32_t a = tap_hand_wrist[j / 3][j % 3], b = tap_hand_wrist[j / 3][(j + 1) % 3];
+            same += a == from && b == to;
+            opposite += a == to && b == from;
+        }
+        for (size_t k = 0; k < 16; k++)
+            on_rim += rim[k] == from && rim[(k + 1) % 16] == to;
+        assert_int_equal(same, 1);
+        assert_int_equal(opposite + on_rim, 1);
+        n_open += on_rim;
+    }
+    assert_int_equal(n_open, 16);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -290,6 +314,7 @@ int main(void)
         cmocka_unit_test(test_no_division_by_zero),
         cmocka_unit_test(test_axis_angle),
         cmocka_unit_test(test_mirror),
+        cmocka_unit_test(test_wrist),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
