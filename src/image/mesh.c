@@ -19,10 +19,10 @@ static const double nearest = 0.001; /* metres; what is nearer is not drawn */
 const tap_color tap_mesh_color = {166, 189, 219, 1};
 
 typedef struct vertex {
-    double x, y;     /* pixels */
-    float nearness;  /* 1 / z; 0: not to be drawn */
-    float normal[3]; /* unit length */
-    float depth[3];  /* the place before the camera, for the side that a triangle shows */
+    double x, y;    /* pixels */
+    float nearness; /* 1 / z; 0: not to be drawn */
+    float light[2]; /* on the outside, on the inside; 1: as bright as the colour */
+    float place[3]; /* before the camera, for the side that a triangle shows */
 } vertex;
 
 typedef struct sample {
@@ -79,15 +79,28 @@ void tap_mesh_normals(float *normals, const tap_mesh *mesh)
 
 /* ---- into the picture ----------------------------------------------------------------------- */
 
+/* Light from the upper left of the eye, a weaker one from the right, one from the eye, and some
+ * from everywhere: no side is so dark that its shape is lost. side: 1, or -1 for the normal's back.
+ */
+static float find_light(const float normal[3], float side)
+{
+    static const float key[3] = {-0.40f, -0.58f, -0.71f}, fill[3] = {0.80f, 0.05f, -0.60f};
+    float a = side * (key[0] * normal[0] + key[1] * normal[1] + key[2] * normal[2]);
+    float b = side * (fill[0] * normal[0] + fill[1] * normal[1] + fill[2] * normal[2]);
+    float c = side * -normal[2];
+    return 0.40f + 0.50f * fmaxf(a, 0) + 0.16f * fmaxf(b, 0) + 0.22f * fmaxf(c, 0);
+}
+
 static void project(vertex *out, const tap_mesh *mesh, const float *normals, const tap_lens *lens)
 {
     for (size_t i = 0; i < mesh->n_vertices; i++, out++) {
         double at[3];
         for (int k = 0; k < 3; k++) {
             at[k] = (double)mesh->vertices[3 * i + k] + mesh->translation[k];
-            out->depth[k] = (float)at[k];
-            out->normal[k] = normals[3 * i + k];
+            out->place[k] = (float)at[k];
         }
+        out->light[0] = find_light(normals + 3 * i, 1);
+        out->light[1] = find_light(normals + 3 * i, -1);
         out->nearness = 0;
         if (!(at[2] >= nearest) || !isfinite(at[2]))
             continue;
@@ -102,23 +115,6 @@ static void widen(extent *e, double value)
 {
     e->low = value < e->low ? value : e->low;
     e->high = value > e->high ? value : e->high;
-}
-
-/* Light from the upper left of the eye, a weaker one from the right, one from the eye, and some
- * from everywhere: no side is so dark that its shape is lost. */
-static void shade(sample *out, const float normal[3], tap_color color)
-{
-    static const float key[3] = {-0.40f, -0.58f, -0.71f}, fill[3] = {0.80f, 0.05f, -0.60f};
-    float length = sqrtf(normal[0] * normal[0] + normal[1] * normal[1] + normal[2] * normal[2]);
-    float scale = length > 0 ? 1 / length : 0;
-    float a = key[0] * normal[0] + key[1] * normal[1] + key[2] * normal[2];
-    float b = fill[0] * normal[0] + fill[1] * normal[1] + fill[2] * normal[2];
-    float light =
-        0.40f + scale * (0.50f * fmaxf(a, 0) + 0.16f * fmaxf(b, 0) + 0.22f * fmaxf(-normal[2], 0));
-    const uint8_t base[3] = {color.r, color.g, color.b};
-    for (int k = 0; k < 3; k++)
-        out->color[k] = (uint8_t)fminf(base[k] * light + 0.5f, 255);
-    out->alpha = (uint8_t)(fminf(fmaxf(color.alpha, 0), 1) * 255 + 0.5f);
 }
 
 /* Which samples of a tile's axis of n pixels from `start` lie in an extent: from..to - 1. */
@@ -141,11 +137,11 @@ static bool is_front(const vertex *a, const vertex *b, const vertex *c)
 {
     double u[3], v[3];
     for (int k = 0; k < 3; k++) {
-        u[k] = (double)b->depth[k] - a->depth[k];
-        v[k] = (double)c->depth[k] - a->depth[k];
+        u[k] = (double)b->place[k] - a->place[k];
+        v[k] = (double)c->place[k] - a->place[k];
     }
-    return (u[1] * v[2] - u[2] * v[1]) * a->depth[0] + (u[2] * v[0] - u[0] * v[2]) * a->depth[1] +
-               (u[0] * v[1] - u[1] * v[0]) * a->depth[2] <
+    return (u[1] * v[2] - u[2] * v[1]) * a->place[0] + (u[2] * v[0] - u[0] * v[2]) * a->place[1] +
+               (u[0] * v[1] - u[1] * v[0]) * a->place[2] <
            0;
 }
 
@@ -160,14 +156,16 @@ static void fill_triangle(tile *t, const vertex *a, const vertex *b, const verte
     find_samples(down, t->y, t->height, &y_from, &y_to);
     double ux = b->x - a->x, uy = b->y - a->y, vx = c->x - a->x, vy = c->y - a->y;
     double area = ux * vy - vx * uy;
-    if (x_from >= x_to || y_from >= y_to || area == 0 || !isfinite(area))
+    if (x_from >= x_to || y_from >= y_to || area == 0 || !isfinite(1 / area))
         return;
-    const float side = is_front(a, b, c) ? 1 : -1;
+    const int side = is_front(a, b, c) ? 0 : 1;
+    const float alpha = fminf(fmaxf(color.alpha, 0), 1) * 255 + 0.5f;
+    const double over = 1 / area;
     for (size_t row = y_from; row < y_to; row++) {
         double dy = sample_at(t->y, row) - a->y;
         for (size_t column = x_from; column < x_to; column++) {
             double dx = sample_at(t->x, column) - a->x;
-            double wb = (dx * vy - vx * dy) / area, wc = (ux * dy - dx * uy) / area;
+            double wb = (dx * vy - vx * dy) * over, wc = (ux * dy - dx * uy) * over;
             double wa = 1 - wb - wc;
             if (wa < 0 || wb < 0 || wc < 0)
                 continue;
@@ -176,11 +174,12 @@ static void fill_triangle(tile *t, const vertex *a, const vertex *b, const verte
             float nearness = pa * a->nearness + pb * b->nearness + pc * c->nearness;
             if (!(nearness > at->nearness))
                 continue;
-            float normal[3];
-            for (int k = 0; k < 3; k++)
-                normal[k] = side * (pa * a->normal[k] + pb * b->normal[k] + pc * c->normal[k]);
+            float light = pa * a->light[side] + pb * b->light[side] + pc * c->light[side];
             at->nearness = nearness;
-            shade(at, normal, color);
+            at->color[0] = (uint8_t)fminf(color.r * light + 0.5f, 255);
+            at->color[1] = (uint8_t)fminf(color.g * light + 0.5f, 255);
+            at->color[2] = (uint8_t)fminf(color.b * light + 0.5f, 255);
+            at->alpha = (uint8_t)alpha;
         }
     }
 }

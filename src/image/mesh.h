@@ -27,7 +27,7 @@ typedef struct tap_lens {
 } tap_lens;
 
 /* Draws the meshes over an RGB picture: one z-buffer for all, smooth shading, 16 samples a pixel.
- * Triangles that reach behind the camera (nearer than 1 mm) are left out. Memory: 48 bytes a vertex
+ * Triangles that reach behind the camera (nearer than 1 mm) are left out. Memory: 40 bytes a vertex
  * and a tile.
  * Errors  TAP_ERR_ARGUMENT (a corner that no vertex has, a lens that is not finite),
  * TAP_ERR_MEMORY; the picture is then as it was. */
