@@ -251,6 +251,8 @@ static void smooth_prepare(warp *w, double sigma, double *scratch)
             w->end = s->start + s->n > w->end ? s->start + s->n : w->end;
         }
     }
+    if (w->end == 0) /* no column meets the frame */
+        w->first = 0;
 }
 
 /* The line under the crop's row v: the frame filtered downwards, as far as the crop sees it. */
@@ -261,13 +263,16 @@ static void smooth_down(warp *w, size_t v)
     w->down.weights = weights;
     fill_span(&w->down, w, &w->rows[v], 1, w->frame->height);
     size_t from = w->first * w->bytes_per_pixel, to = w->end * w->bytes_per_pixel;
-    for (size_t i = from; i < to; i++)
-        w->line[i] = 0;
-    for (size_t j = 0; j < w->down.n; j++) {
-        const uint8_t *row = w->frame->data + (ptrdiff_t)(w->down.start + j) * w->stride;
-        const double weight = weights[j];
+    memset(w->line + from, 0, (to - from) * sizeof *w->line);
+    /* Two rows at a time: half the traffic. An odd one goes with itself, at weight 0. */
+    for (size_t j = 0; j < w->down.n; j += 2) {
+        const bool two = j + 1 < w->down.n;
+        const double weight0 = weights[j], weight1 = two ? weights[j + 1] : 0;
+        const uint8_t *row0 = w->frame->data + (ptrdiff_t)(w->down.start + j) * w->stride;
+        const uint8_t *row1 = two ? row0 + w->stride : row0;
+        double *line = w->line;
         for (size_t i = from; i < to; i++)
-            w->line[i] += weight * row[i];
+            line[i] += weight0 * row0[i] + weight1 * row1[i];
     }
 }
 
