@@ -200,6 +200,22 @@ static void test_served_crops(void **state)
         compare(&cases[i], files[i], true);
 }
 
+/* The last case: a box beside the picture. */
+static void test_outside_is_black(void **state)
+{
+    (void)state;
+    tap_pixels pixels = decode(cases[N_CASES - 1].image);
+    tap_image frame = view(&pixels);
+    tap_crop crop = crop_of(&cases[N_CASES - 1], false);
+    uint8_t *bytes = malloc(N_BYTES);
+    assert_non_null(bytes);
+    tap_crop_bytes(bytes, &frame, &crop, NULL);
+    for (size_t i = 0; i < N_BYTES; i++)
+        assert_int_equal(bytes[i], 0);
+    free(bytes);
+    tap_pixels_free(&pixels);
+}
+
 /* A pattern without symmetry, sharp. */
 static uint8_t *make_frame(uint32_t width, uint32_t height, size_t bytes_per_pixel)
 {
@@ -274,6 +290,70 @@ static void test_mirror(void **state)
     free(frame), free(mirrored), free(left), free(right);
 }
 
+/* One axis smoothed as the rule says: the neighbours beyond the border are the border. */
+static void smooth_axis(double *out, const double *in, long n, long step, double sigma, long radius)
+{
+    for (long i = 0; i < n; i++) {
+        double sum = 0, all = 0;
+        for (long k = -radius; k <= radius; k++) {
+            long at = i + k < 0 ? 0 : i + k >= n ? n - 1 : i + k;
+            double weight = exp(-(double)(k * k) / (2 * sigma * sigma));
+            sum += weight * in[at * step];
+            all += weight;
+        }
+        out[i * step] = sum / all;
+    }
+}
+
+/* Pixel (x, y) of a smoothed frame, black outside. */
+static double tap_at(const double *frame, long width, long height, long x, long y)
+{
+    return x < 0 || y < 0 || x >= width || y >= height ? 0 : frame[y * width + x];
+}
+
+/* Smoothed crops of a small frame, whose borders count most, against the rule done step by step:
+ * the whole frame first, then the warp. */
+static void test_smoothing_step_by_step(void **state)
+{
+    (void)state;
+    enum { W = 83, H = 61 };
+    static const double sides[] = {650, 900, 2600, 6000};
+    uint8_t *frame = make_frame(W, H, 1);
+    double down[W * H], both[W * H], whole[W * H];
+    float *ours = malloc(N_BYTES * sizeof *ours);
+    assert_non_null(ours);
+    for (size_t s = 0; s < 4; s++) {
+        tap_image gray = {frame, W, H, 0, TAP_PIXELS_GRAY};
+        tap_crop crop = {30.7, 20.1, sides[s], false, false};
+        double sigma = (sides[s] / 512 - 1) / 2;
+        long radius = (long)floor(4 * sigma + 0.5);
+        for (long i = 0; i < W * H; i++)
+            whole[i] = frame[i];
+        for (long x = 0; x < W; x++)
+            smooth_axis(down + x, whole + x, H, W, sigma, radius);
+        for (long y = 0; y < H; y++)
+            smooth_axis(both + y * W, down + y * W, W, 1, sigma, radius);
+        void *scratch = scratch_for(&gray, &crop);
+        tap_crop_floats(ours, &gray, &crop, scratch);
+        free(scratch);
+        tap_crop_map map = tap_crop_mapping(&crop, W);
+        for (long v = 0; v < SIDE; v++)
+            for (long u = 0; u < SIDE; u++) {
+                double ax = rint((double)u * 1024 / map.sx) + rint(-map.tx / map.sx * 1024) + 16;
+                double ay = rint(((double)v - map.ty) / map.sy * 1024) + 16;
+                double px = floor(ax / 32) / 32, py = floor(ay / 32) / 32;
+                long x = (long)floor(px), y = (long)floor(py);
+                double kx = px - (double)x, ky = py - (double)y;
+                double wanted = (1 - kx) * (1 - ky) * tap_at(both, W, H, x, y) +
+                                kx * (1 - ky) * tap_at(both, W, H, x + 1, y) +
+                                (1 - kx) * ky * tap_at(both, W, H, x, y + 1) +
+                                kx * ky * tap_at(both, W, H, x + 1, y + 1);
+                assert_true(fabs(ours[(v * SIDE + u) * 3 + 1] - wanted) < 2e-5);
+            }
+    }
+    free(ours), free(frame);
+}
+
 /* Smoothing keeps a plain frame plain, with the frame's borders far inside the crop or outside it.
  */
 static void test_plain_stays_plain(void **state)
@@ -346,10 +426,16 @@ static void test_ready_crops(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_maps_and_blurs), cmocka_unit_test(test_demo_crops),
-        cmocka_unit_test(test_served_crops),   cmocka_unit_test(test_formats_and_strides),
-        cmocka_unit_test(test_mirror),         cmocka_unit_test(test_plain_stays_plain),
-        cmocka_unit_test(test_wild_squares),   cmocka_unit_test(test_ready_crops),
+        cmocka_unit_test(test_maps_and_blurs),
+        cmocka_unit_test(test_demo_crops),
+        cmocka_unit_test(test_served_crops),
+        cmocka_unit_test(test_formats_and_strides),
+        cmocka_unit_test(test_mirror),
+        cmocka_unit_test(test_outside_is_black),
+        cmocka_unit_test(test_smoothing_step_by_step),
+        cmocka_unit_test(test_plain_stays_plain),
+        cmocka_unit_test(test_wild_squares),
+        cmocka_unit_test(test_ready_crops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
