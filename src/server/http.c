@@ -447,8 +447,11 @@ tap_status tap_http_start(tap_http **out, tap_service *service, int socket, tap_
     unsigned n_threads = options->n_http_threads < options->max_connections
                              ? options->n_http_threads
                              : options->max_connections;
+    /* poll, not epoll: there, MHD_quiesce_daemon and a thread of the pool may both take the
+     * listening socket out of the set, and on the second attempt the library aborts (as of 1.0.1).
+     */
     http->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC, 0, NULL, NULL,
+        MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC, 0, NULL, NULL,
         on_request, http, MHD_OPTION_LISTEN_SOCKET, (MHD_socket)socket, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)options->max_connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
         (unsigned)options->max_connections_ip, MHD_OPTION_CONNECTION_TIMEOUT,
