@@ -78,6 +78,21 @@ tap_status tap_answer_superpoint(char **text, size_t *n_text, const char *file,
                                  const tap_superpoint_options *options, const tap_engine *engine,
                                  tap_error *err);
 
+/* What an answer about hands carries. */
+typedef struct tap_hands_answer {
+    bool return_vertices, return_faces; /* where there is MANO; true, false by the contract */
+    bool image_rotations;               /* adds rotmats_image and axis_angle */
+    bool list;                          /* {"hands": [...]} even of one hand, or of none */
+} tap_hands_answer;
+
+/* A picture's hands as POST /predict of HaMeR answers, on one line likewise: one hand is the
+ * contract's object, several or none are {"hands": [...]}.
+ * file    NULL, or written as the first field, "file".
+ * answer  NULL: {true, false, false, false}.
+ * Errors  as tap_answer_superpoint. */
+tap_status tap_answer_hamer(char **text, size_t *n_text, const char *file, const tap_hands *hands,
+                            const tap_hands_answer *answer, tap_error *err);
+
 /* One pair of results as the JSON object that POST /match answers with, likewise.
  * keypoints the results of A and B; pairs [n_pairs] in order of a; match_ms the time it took. */
 tap_status tap_answer_pairs(char **text, size_t *n_text, const tap_keypoints *const keypoints[2],

@@ -146,10 +146,9 @@ void tap_text_field_u64(tap_text *text, const char *name, uint64_t value)
     tap_text_printf(text, "%llu", (unsigned long long)value);
 }
 
-void tap_text_field_f64(tap_text *text, const char *name, double value)
+void tap_text_f64(tap_text *text, double value)
 {
     char digits[40];
-    tap_text_name(text, name);
     if (!isfinite(value)) {
         tap_text_puts(text, "null");
         return;
@@ -162,6 +161,12 @@ void tap_text_field_f64(tap_text *text, const char *name, double value)
     tap_text_puts(text, digits);
     if (strpbrk(digits, ".e") == NULL)
         tap_text_puts(text, ".0");
+}
+
+void tap_text_field_f64(tap_text *text, const char *name, double value)
+{
+    tap_text_name(text, name);
+    tap_text_f64(text, value);
 }
 
 void tap_text_f32(tap_text *text, float value)

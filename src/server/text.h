@@ -30,6 +30,7 @@ void tap_text_field(tap_text *text, const char *name, const char *words); /* NUL
 void tap_text_field_bool(tap_text *text, const char *name, bool value);
 void tap_text_field_u64(tap_text *text, const char *name, uint64_t value);
 /* The shortest decimal that reads back to the same double; null if it is not finite. */
+void tap_text_f64(tap_text *text, double value);
 void tap_text_field_f64(tap_text *text, const char *name, double value);
 void tap_text_f32(tap_text *text, float value); /* finite */
 void tap_text_base64(tap_text *text, const uint8_t *bytes, size_t n);
