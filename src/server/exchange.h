@@ -66,8 +66,9 @@ void tap_describe_health(tap_service *service, tap_text *text);
 void tap_describe_info(tap_service *service, tap_text *text);
 void tap_describe_models(tap_service *service, tap_text *text);
 
-/* openapi.json, as embedded by the build. */
-extern const char tap_openapi[];
-extern const size_t tap_openapi_size;
+/* ---- openapi.c ------------------------------------------------------------------------------- */
+
+/* OpenAPI 3.1 of the routes there are. */
+tap_status tap_describe_openapi(const tap_service *service, tap_text *text, tap_error *err);
 
 #endif

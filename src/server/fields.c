@@ -31,6 +31,9 @@ static const char *describe(char *out, size_t size, const tap_value *value)
     case TAP_VALUE_BOOLEAN:
         snprintf(out, size, "%s", value->boolean ? "true" : "false");
         break;
+    case TAP_VALUE_ARRAY:
+        snprintf(out, size, "an array of %zu", value->count);
+        break;
     case TAP_VALUE_OTHER:
         snprintf(out, size, "%s", value->text);
         break;
@@ -38,8 +41,8 @@ static const char *describe(char *out, size_t size, const tap_value *value)
     return out;
 }
 
-static tap_status refuse(const char *name, const char *wanted, const tap_value *value,
-                         tap_error *err)
+tap_status tap_field_refuse(const char *name, const char *wanted, const tap_value *value,
+                            tap_error *err)
 {
     char words[96];
     return tap_fail(err, TAP_ERR_ARGUMENT, "%s: must be %s, not %s", name, wanted,
@@ -48,8 +51,7 @@ static tap_status refuse(const char *name, const char *wanted, const tap_value *
 
 /* ---- kinds of values ------------------------------------------------------------------------- */
 
-/* A number, from a JSON number or from text that is one whole. */
-static bool read_number(double *number, const tap_value *value)
+bool tap_field_number(double *number, const tap_value *value)
 {
     char *end;
     switch (value->kind) {
@@ -77,26 +79,35 @@ static tap_status read_integer(int64_t *out, const char *name, int64_t low, int6
     char wanted[80];
     double number;
     snprintf(wanted, sizeof wanted, "an integer in %" PRId64 "..%" PRId64, low, high);
-    if (!read_number(&number, value) || number != floor(number) || number < (double)low ||
+    if (!tap_field_number(&number, value) || number != floor(number) || number < (double)low ||
         number > (double)high)
-        return refuse(name, wanted, value, err);
+        return tap_field_refuse(name, wanted, value, err);
     *out = (int64_t)number;
     return TAP_OK;
 }
 
-static tap_status read_real(float *out, const char *name, double low, double high,
-                            const tap_value *value, tap_error *err)
+tap_status tap_field_real(double *out, const char *name, double low, double high,
+                          const tap_value *value, tap_error *err)
 {
     char wanted[80];
     double number;
     snprintf(wanted, sizeof wanted, "a number in [%g, %g]", low, high);
-    if (!read_number(&number, value) || !(number >= low && number <= high))
-        return refuse(name, wanted, value, err);
+    if (!tap_field_number(&number, value) || !(number >= low && number <= high))
+        return tap_field_refuse(name, wanted, value, err);
+    *out = number;
+    return TAP_OK;
+}
+
+static tap_status read_float(float *out, const char *name, double low, double high,
+                             const tap_value *value, tap_error *err)
+{
+    double number = 0;
+    TAP_TRY(tap_field_real(&number, name, low, high, value, err));
     *out = (float)number;
     return TAP_OK;
 }
 
-static tap_status read_boolean(bool *out, const char *name, const tap_value *value, tap_error *err)
+tap_status tap_field_boolean(bool *out, const char *name, const tap_value *value, tap_error *err)
 {
     bool text = value->kind == TAP_VALUE_TEXT;
     if (value->kind == TAP_VALUE_BOOLEAN)
@@ -106,13 +117,12 @@ static tap_status read_boolean(bool *out, const char *name, const tap_value *val
     else if (text && (strcmp(value->text, "false") == 0 || strcmp(value->text, "0") == 0))
         *out = false;
     else
-        return refuse(name, "true or false", value, err);
+        return tap_field_refuse(name, "true or false", value, err);
     return TAP_OK;
 }
 
-/* One of two names. */
-static tap_status read_choice(bool *second, const char *name, const char *first_name,
-                              const char *second_name, const tap_value *value, tap_error *err)
+tap_status tap_field_choice(bool *second, const char *name, const char *first_name,
+                            const char *second_name, const tap_value *value, tap_error *err)
 {
     char wanted[80];
     bool text = value->kind == TAP_VALUE_TEXT || value->kind == TAP_VALUE_STRING;
@@ -120,13 +130,10 @@ static tap_status read_choice(bool *second, const char *name, const char *first_
     if (*second || (text && strcmp(value->text, first_name) == 0))
         return TAP_OK;
     snprintf(wanted, sizeof wanted, "\"%s\" or \"%s\"", first_name, second_name);
-    return refuse(name, wanted, value, err);
+    return tap_field_refuse(name, wanted, value, err);
 }
 
-/* ---- the fields ------------------------------------------------------------------------------ */
-
-typedef tap_status (*field_fn)(tap_wish *wish, const tap_wish_limits *limits, const char *name,
-                               const tap_value *value, tap_error *err);
+/* ---- SuperPoint's fields --------------------------------------------------------------------- */
 
 static tap_status set_max_keypoints(tap_wish *wish, const tap_wish_limits *limits, const char *name,
                                     const tap_value *value, tap_error *err)
@@ -141,7 +148,7 @@ static tap_status set_threshold(tap_wish *wish, const tap_wish_limits *limits, c
                                 const tap_value *value, tap_error *err)
 {
     (void)limits;
-    return read_real(&wish->superpoint.keypoint_threshold, name, 0, 1, value, err);
+    return read_float(&wish->superpoint.keypoint_threshold, name, 0, 1, value, err);
 }
 
 static tap_status set_radius(tap_wish *wish, const tap_wish_limits *limits, const char *name,
@@ -159,7 +166,7 @@ static tap_status set_descriptors(tap_wish *wish, const tap_wish_limits *limits,
 {
     (void)limits;
     wish->descriptors_given = true;
-    return read_boolean(&wish->superpoint.descriptors, name, value, err);
+    return tap_field_boolean(&wish->superpoint.descriptors, name, value, err);
 }
 
 static tap_status set_nms(tap_wish *wish, const tap_wish_limits *limits, const char *name,
@@ -167,7 +174,7 @@ static tap_status set_nms(tap_wish *wish, const tap_wish_limits *limits, const c
 {
     (void)limits;
     bool iterative;
-    TAP_TRY(read_choice(&iterative, name, "single", "iterative", value, err));
+    TAP_TRY(tap_field_choice(&iterative, name, "single", "iterative", value, err));
     wish->superpoint.nms = iterative ? TAP_NMS_ITERATIVE : TAP_NMS_SINGLE;
     return TAP_OK;
 }
@@ -177,7 +184,7 @@ static tap_status set_gray(tap_wish *wish, const tap_wish_limits *limits, const 
 {
     (void)limits;
     bool luma;
-    TAP_TRY(read_choice(&luma, name, "first", "luma", value, err));
+    TAP_TRY(tap_field_choice(&luma, name, "first", "luma", value, err));
     wish->superpoint.gray = luma ? TAP_GRAY_LUMA : TAP_GRAY_FIRST;
     return TAP_OK;
 }
@@ -187,7 +194,7 @@ static tap_status set_exif(tap_wish *wish, const tap_wish_limits *limits, const 
 {
     (void)limits;
     bool apply;
-    TAP_TRY(read_choice(&apply, name, "ignore", "apply", value, err));
+    TAP_TRY(tap_field_choice(&apply, name, "ignore", "apply", value, err));
     wish->superpoint.exif = apply ? TAP_EXIF_APPLY : TAP_EXIF_IGNORE;
     return TAP_OK;
 }
@@ -197,7 +204,7 @@ static tap_status set_coordinates(tap_wish *wish, const tap_wish_limits *limits,
 {
     (void)limits;
     bool centres;
-    TAP_TRY(read_choice(&centres, name, "ratio", "centres", value, err));
+    TAP_TRY(tap_field_choice(&centres, name, "ratio", "centres", value, err));
     wish->superpoint.coordinates = centres ? TAP_COORDINATES_CENTRES : TAP_COORDINATES_RATIO;
     return TAP_OK;
 }
@@ -222,14 +229,14 @@ static tap_status set_size(tap_wish *wish, const tap_wish_limits *limits, const 
     const char *wanted = "\"native\" or \"WIDTHxHEIGHT\" with multiples of 8 in 8..8192";
     const char *text = value->text;
     if (value->kind != TAP_VALUE_TEXT && value->kind != TAP_VALUE_STRING)
-        return refuse(name, wanted, value, err);
+        return tap_field_refuse(name, wanted, value, err);
     options->native = strcmp(text, "native") == 0;
     if (options->native)
         return TAP_OK;
     uint32_t width = read_side(&text);
     uint32_t height = width != 0 && *text == 'x' ? (text++, read_side(&text)) : 0;
     if (height == 0 || *text != '\0')
-        return refuse(name, wanted, value, err);
+        return tap_field_refuse(name, wanted, value, err);
     if ((uint64_t)width * height > limits->max_input_pixels)
         return tap_fail(err, TAP_ERR_ARGUMENT, "%s: %ux%u is more than this server's %llu pixels",
                         name, width, height, (unsigned long long)limits->max_input_pixels);
@@ -242,20 +249,17 @@ static tap_status set_min_similarity(tap_wish *wish, const tap_wish_limits *limi
                                      const char *name, const tap_value *value, tap_error *err)
 {
     (void)limits;
-    return read_real(&wish->match.min_similarity, name, -1, 1, value, err);
+    return read_float(&wish->match.min_similarity, name, -1, 1, value, err);
 }
 
 static tap_status set_ratio(tap_wish *wish, const tap_wish_limits *limits, const char *name,
                             const tap_value *value, tap_error *err)
 {
     (void)limits;
-    return read_real(&wish->match.ratio, name, 0, 1, value, err);
+    return read_float(&wish->match.ratio, name, 0, 1, value, err);
 }
 
-static const struct {
-    const char *name;
-    field_fn set;
-} fields[] = {
+static const tap_field points_fields[] = {
     {"max_keypoints", set_max_keypoints},
     {"keypoint_threshold", set_threshold},
     {"nms_radius", set_radius},
@@ -267,14 +271,27 @@ static const struct {
     {"coordinates", set_coordinates},
     {"min_similarity", set_min_similarity},
     {"ratio", set_ratio},
+    {.name = NULL},
 };
+
+/* ---- any model's ----------------------------------------------------------------------------- */
+
+void tap_wish_init(tap_wish *wish, tap_server_kind kind)
+{
+    wish->kind = kind;
+    tap_superpoint_options_init(&wish->superpoint);
+    tap_match_options_init(&wish->match);
+    tap_hamer_options_init(&wish->hands.options);
+    wish->hands.answer = (tap_hands_answer){.return_vertices = true};
+}
 
 tap_status tap_wish_set(tap_wish *wish, const tap_wish_limits *limits, const char *name,
                         const tap_value *value, tap_error *err)
 {
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
-        if (strcmp(fields[i].name, name) == 0)
-            return fields[i].set(wish, limits, name, value, err);
+    const tap_field *field = wish->kind == TAP_SERVER_HAMER ? tap_hands_fields : points_fields;
+    for (; field->name != NULL; field++)
+        if (strcmp(field->name, name) == 0)
+            return field->set(wish, limits, name, value, err);
     return TAP_OK;
 }
 

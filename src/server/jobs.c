@@ -1,5 +1,5 @@
-#include "jobs.h"
 #include "answer.h"
+#include "serving.h"
 
 #include "core/core.h"
 
@@ -11,12 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    DEFAULT_PIXELS = 640 * 480,
-    KEEP_PIXELS = 4 * DEFAULT_PIXELS, /* a session that ran more is renewed: its memory goes back */
-    KEEP_POINTS = 8192,               /* so is a result that held more */
-    CLIENT_GONE = 499
-};
+enum { CLIENT_GONE = 499 };
 
 static const char shutting_down[] = "shutting down; ask another server";
 
@@ -39,11 +34,7 @@ struct tap_jobs {
     tap_error error;
     tap_served served;
 
-    /* The runner's own. */
-    tap_engine *engine;
-    tap_model *model;
-    tap_session *session;
-    tap_keypoints *keypoints[2];
+    tap_serving serving; /* the runner's own */
 };
 
 /* ---- answers to failures --------------------------------------------------------------------- */
@@ -105,18 +96,10 @@ static bool client_gone(const tap_job *job)
            (fd.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
-static void free_pictures(tap_job *job)
-{
-    for (size_t i = 0; i < job->n_pictures; i++) {
-        tap_picture_free(job->decoded[i]);
-        job->decoded[i] = NULL;
-    }
-}
-
 /* Hands the job back. waiting: it had not begun to run. */
 static void finish(tap_jobs *jobs, tap_job *job, bool waiting)
 {
-    free_pictures(job);
+    tap_serving_drop_pictures(job);
     /* The job counts as in flight until its owner has the answer, so that a drain waits for it. */
     job->done(job);
     pthread_mutex_lock(&jobs->mutex);
@@ -194,42 +177,6 @@ static tap_job *take_ready(tap_jobs *jobs)
 
 /* ---- decoding -------------------------------------------------------------------------------- */
 
-/* The network's input for this picture is within the server's limit. */
-static tap_status check_input(const tap_jobs *jobs, const tap_job *job, const tap_image *image,
-                              tap_error *err)
-{
-    uint64_t pixels = (uint64_t)image->width * image->height;
-    if (job->wish.superpoint.native && pixels > jobs->options->max_input_pixels)
-        return tap_fail(err, TAP_ERR_ARGUMENT,
-                        "size: the picture's native size, %ux%u, is more than this server's %llu "
-                        "pixels; give a size",
-                        image->width, image->height,
-                        (unsigned long long)jobs->options->max_input_pixels);
-    return TAP_OK;
-}
-
-static tap_status decode(tap_jobs *jobs, tap_job *job, tap_error *err)
-{
-    tap_decode_options options;
-    tap_decode_options_init(&options);
-    options.exif = job->wish.superpoint.exif;
-    options.max_pixels = jobs->options->max_pixels;
-    for (size_t i = 0; i < job->n_pictures; i++) {
-        tap_error own = {0};
-        const char *which = job->n_pictures == 1 ? "" : i == 0 ? "image_a: " : "image_b: ";
-        const tap_slice *bytes = &job->pictures[i];
-        tap_status status =
-            tap_picture_decode(&job->decoded[i], bytes->data, bytes->size, &options, &own);
-        if (status == TAP_ERR_MEMORY)
-            return tap_fail(err, status, "%s%s", which, own.message);
-        if (status != TAP_OK)
-            return tap_fail(err, status, "bad image: %s%s", which, own.message);
-        tap_image view = tap_picture_view(job->decoded[i]);
-        TAP_TRY(check_input(jobs, job, &view, err));
-    }
-    return TAP_OK;
-}
-
 /* To the runner; false when draining, since the runner may have ended. */
 static bool hand_over(tap_jobs *jobs, tap_job *job)
 {
@@ -253,7 +200,7 @@ static void *decoder_main(void *argument)
             drop(jobs, job, true);
             continue;
         }
-        tap_status status = decode(jobs, job, &err);
+        tap_status status = tap_serving_decode(jobs->options, job, &err);
         job->since_ms = tap_clock_ms();
         job->decode_ms = job->since_ms - start;
         tap_metrics_stage(jobs->metrics, TAP_STAGE_DECODE, job->decode_ms);
@@ -272,128 +219,9 @@ static void *decoder_main(void *argument)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* One picture through the network; views[i] is complete, its times included. */
-static tap_status detect(tap_jobs *jobs, tap_job *job, size_t i, tap_keypoints_view *view,
-                         tap_error *err)
-{
-    tap_superpoint_options options = job->wish.superpoint;
-    size_t most = tap_answer_max_points(jobs->options->max_answer_bytes, options.descriptors,
-                                        jobs->served.model.descriptor_dim, job->npz);
-    /* One more than fits is enough to know that the answer would not. */
-    if (options.max_keypoints < 0 || (size_t)options.max_keypoints > most)
-        options.max_keypoints = (int32_t)(most + 1);
-    tap_image image = tap_picture_view(job->decoded[i]);
-    TAP_TRY(tap_superpoint_pixels(jobs->session, &image, &options, jobs->keypoints[i], err));
-    *view = (tap_keypoints_view){.size = sizeof *view};
-    if (tap_keypoints_get(jobs->keypoints[i], view) != TAP_OK)
-        return tap_fail(err, TAP_ERR_INTERNAL, "the result cannot be read");
-    if (view->count > most)
-        return tap_fail(err, TAP_ERR_ARGUMENT,
-                        "max_keypoints: the answer would have over %zu points and %zu bytes; ask "
-                        "for fewer, raise keypoint_threshold, or leave out the descriptors",
-                        most, jobs->options->max_answer_bytes);
-    view->exif_orientation = tap_picture_orientation(job->decoded[i]);
-    view->exif_applied = options.exif == TAP_EXIF_APPLY && view->exif_orientation != 1;
-    /* Reading the request and decoding happened elsewhere, for all pictures at once. */
-    view->decode_ms = i == 0 ? job->parse_ms + job->decode_ms : 0;
-    view->total_ms += view->decode_ms;
-    tap_metrics_stage(jobs->metrics, TAP_STAGE_PREPROCESS, view->preprocess_ms);
-    tap_metrics_stage(jobs->metrics, TAP_STAGE_FORWARD, view->forward_ms);
-    tap_metrics_stage(jobs->metrics, TAP_STAGE_POSTPROCESS, view->postprocess_ms);
-    tap_metrics_keypoints(jobs->metrics, view->count);
-    return TAP_OK;
-}
-
-static tap_status answer_points(tap_jobs *jobs, tap_job *job, const tap_keypoints_view *view,
-                                tap_error *err)
-{
-    uint8_t *npz = NULL;
-    size_t n_npz = 0;
-    tap_answer *answer = &job->answer;
-    unsigned fields = job->npz ? TAP_NPZ_KEYPOINTS | TAP_NPZ_SCORES : 0;
-    if (view->descriptor_dim > 0)
-        fields |= TAP_NPZ_DESCRIPTORS | TAP_NPZ_HALF;
-    if (fields != 0)
-        TAP_TRY(tap_keypoints_npz(jobs->keypoints[0], fields, &npz, &n_npz, err));
-    if (job->npz) {
-        *answer = (tap_answer){.code = 200,
-                               .body = (char *)npz, /* tap_free is free */
-                               .size = n_npz,
-                               .type = "application/x-npz"};
-        return TAP_OK;
-    }
-    tap_text text = {0};
-    tap_status status = tap_answer_points(&text, NULL, view, &job->wish.superpoint, npz, n_npz,
-                                          &jobs->served.engine, err);
-    tap_free(npz);
-    if (status == TAP_OK)
-        status = tap_text_take(&text, &answer->body, &answer->size, err);
-    tap_text_free(&text);
-    answer->code = 200;
-    return status;
-}
-
-static tap_status answer_match(tap_jobs *jobs, tap_job *job, const tap_keypoints_view views[2],
-                               tap_error *err)
-{
-    const tap_keypoints_view *a = &views[0], *b = &views[1];
-    size_t n_pairs = 0, room = a->count < b->count ? a->count : b->count;
-    tap_match_pair *pairs = tap_alloc(room, sizeof *pairs);
-    if (pairs == NULL)
-        return tap_fail(err, TAP_ERR_MEMORY, "out of memory for %zu matches", room);
-    double start = tap_clock_ms();
-    tap_status status = tap_match(jobs->engine, a->descriptors, a->count, b->descriptors, b->count,
-                                  a->descriptor_dim, &job->wish.match, pairs, &n_pairs, err);
-    double match_ms = tap_clock_ms() - start;
-    tap_text text = {0};
-    if (status == TAP_OK)
-        status = tap_answer_match(&text, views, &job->wish.superpoint, &job->wish.match, pairs,
-                                  n_pairs, match_ms, &jobs->served.engine, err);
-    if (status == TAP_OK)
-        status = tap_text_take(&text, &job->answer.body, &job->answer.size, err);
-    tap_text_free(&text);
-    free(pairs);
-    job->answer.code = 200;
-    return status;
-}
-
-static tap_status run(tap_jobs *jobs, tap_job *job, tap_keypoints_view views[2], tap_error *err)
-{
-    for (size_t i = 0; i < job->n_pictures; i++)
-        TAP_TRY(detect(jobs, job, i, &views[i], err));
-    free_pictures(job);
-    double start = tap_clock_ms();
-    tap_status status = job->n_pictures == 1 ? answer_points(jobs, job, &views[0], err)
-                                             : answer_match(jobs, job, views, err);
-    tap_metrics_stage(jobs->metrics, TAP_STAGE_ENCODE, tap_clock_ms() - start);
-    return status;
-}
-
-/* Gives back the memory of an unusually large request. */
-static tap_status renew(tap_jobs *jobs, const tap_keypoints_view views[2], tap_error *err)
-{
-    uint64_t pixels = 0;
-    for (size_t i = 0; i < 2; i++) {
-        uint64_t own = (uint64_t)views[i].input_width * views[i].input_height;
-        pixels = own > pixels ? own : pixels;
-        if (views[i].count > KEEP_POINTS) {
-            tap_keypoints_free(jobs->keypoints[i]);
-            jobs->keypoints[i] = NULL;
-            TAP_TRY(tap_keypoints_create(&jobs->keypoints[i], err));
-        }
-    }
-    if (pixels > KEEP_PIXELS) {
-        tap_session_free(jobs->session);
-        jobs->session = NULL;
-        TAP_TRY(tap_session_create(&jobs->session, jobs->model, err));
-    }
-    return TAP_OK;
-}
-
 static void run_job(tap_jobs *jobs, tap_job *job)
 {
     tap_error err = {0};
-    tap_keypoints_view views[2] = {{0}};
     if (client_gone(job)) {
         drop(jobs, job, false);
         return;
@@ -401,104 +229,33 @@ static void run_job(tap_jobs *jobs, tap_job *job)
     job->queue_ms += tap_clock_ms() - job->since_ms;
     tap_metrics_stage(jobs->metrics, TAP_STAGE_PARSE, job->parse_ms);
     tap_metrics_stage(jobs->metrics, TAP_STAGE_QUEUE, job->queue_ms);
-    tap_status status = run(jobs, job, views, &err);
+    tap_status status = tap_serving_run(&jobs->serving, job, &err);
     if (status != TAP_OK) {
         tap_answer_error(&job->answer, &err);
         if (job->answer.code == 500)
             tap_log_line(jobs->log, TAP_LOG_WARNING, "a request failed: %s", err.message);
     }
     finish(jobs, job, false);
-    if (renew(jobs, views, &err) != TAP_OK)
+    if (tap_serving_renew(&jobs->serving, &err) != TAP_OK)
         tap_log_line(jobs->log, TAP_LOG_WARNING, "%s", err.message);
 }
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
-static void log_engine(void *user, tap_log_level level, const char *message)
+static bool stopped(void *jobs)
 {
-    tap_log_line(user, level, "%s", message);
-}
-
-/* A zero picture through the network. */
-static tap_status warm_up(tap_jobs *jobs, uint32_t width, uint32_t height, bool descriptors,
-                          tap_error *err)
-{
-    if (tap_jobs_state(jobs) == TAP_STATE_DRAINING)
-        return tap_fail(err, TAP_ERR_CANCELLED, "stopped while starting");
-    tap_superpoint_options options;
-    tap_superpoint_options_init(&options);
-    options.width = width;
-    options.height = height;
-    options.descriptors = descriptors;
-    uint8_t *zeros = calloc(height, width);
-    if (zeros == NULL)
-        return tap_fail(err, TAP_ERR_MEMORY, "out of memory for the warm-up");
-    tap_image image = {.data = zeros, .width = width, .height = height, .format = TAP_PIXELS_GRAY};
-    tap_status status =
-        tap_superpoint_pixels(jobs->session, &image, &options, jobs->keypoints[0], err);
-    free(zeros);
-    return status;
-}
-
-static tap_status load(tap_jobs *jobs, tap_served *served, tap_error *err)
-{
-    const tap_server_options *options = jobs->options;
-    tap_engine_options engine;
-    tap_engine_options_init(&engine);
-    engine.backend = options->backend;
-    engine.isa = options->isa;
-    engine.n_threads = options->n_threads;
-    engine.log = log_engine;
-    engine.log_user = (void *)jobs->log;
-    served->engine.size = sizeof served->engine;
-    served->model.size = sizeof served->model;
-    tap_log_line(jobs->log, TAP_LOG_INFO, "Opening device %u", options->device_id);
-    TAP_TRY(tap_engine_open(&jobs->engine, &engine, err));
-    TAP_TRY(tap_engine_describe(jobs->engine, &served->engine));
-    tap_log_line(jobs->log, TAP_LOG_INFO, "Device %u is open: %s %s (%s), %u threads (%s)",
-                 options->device_id, served->engine.backend, served->engine.isa,
-                 served->engine.isa_reason, served->engine.n_threads,
-                 served->engine.threads_reason);
-    tap_log_line(jobs->log, TAP_LOG_INFO, "Loading weights from %s", options->weights);
-    TAP_TRY(tap_model_load(&jobs->model, jobs->engine, options->weights, NULL, err));
-    TAP_TRY(tap_model_describe(jobs->model, &served->model));
-    tap_log_line(jobs->log, TAP_LOG_INFO, "Weights loaded in %.0f ms; licence: %s",
-                 served->model.load_ms, served->model.licence);
-    TAP_TRY(tap_session_create(&jobs->session, jobs->model, err));
-    for (size_t i = 0; i < 2; i++)
-        TAP_TRY(tap_keypoints_create(&jobs->keypoints[i], err));
-    tap_log_line(jobs->log, TAP_LOG_INFO, "Warming up");
-    double start = tap_clock_ms();
-    /* Two runs, as the contract has it. The first is small, because it only has to wake threads
-     * and fault code in, and start to ready should take under 0.3 s; the second, at the default
-     * size, leaves the session's memory and program as the first request wants them. */
-    TAP_TRY(warm_up(jobs, 64, 64, served->model.has_descriptors, err));
-    TAP_TRY(warm_up(jobs, 640, 480, served->model.has_descriptors, err));
-    served->warmup_ms = tap_clock_ms() - start;
-    served->ready_ms = tap_clock_ms() - jobs->start_ms;
-    served->loaded = true;
-    tap_log_line(jobs->log, TAP_LOG_INFO, "Warmup complete in %.0f ms", served->warmup_ms);
-    return TAP_OK;
-}
-
-static void unload(tap_jobs *jobs)
-{
-    for (size_t i = 0; i < 2; i++)
-        tap_keypoints_free(jobs->keypoints[i]);
-    tap_session_free(jobs->session);
-    tap_model_release(jobs->model);
-    tap_engine_release(jobs->engine);
+    return tap_jobs_state(jobs) == TAP_STATE_DRAINING;
 }
 
 /* Loads, and makes the outcome known. */
 static bool become_ready(tap_jobs *jobs)
 {
-    tap_served served = {0};
     tap_error err = {0};
-    tap_status status = load(jobs, &served, &err);
+    tap_status status = tap_serving_load(&jobs->serving, &err);
+    jobs->serving.served.ready_ms = tap_clock_ms() - jobs->start_ms;
     pthread_mutex_lock(&jobs->mutex);
     if (status == TAP_OK)
-        jobs->served = served;
+        jobs->served = jobs->serving.served;
     else
         jobs->error = err;
     if (jobs->state == TAP_STATE_STARTING)
@@ -534,6 +291,8 @@ tap_status tap_jobs_start(tap_jobs **out, const tap_server_options *options, con
     jobs->log = log;
     jobs->metrics = metrics;
     jobs->wake = wake;
+    jobs->serving = (tap_serving){
+        .options = options, .log = log, .metrics = metrics, .stopped = stopped, .context = jobs};
     jobs->start_ms = tap_clock_ms();
     pthread_mutex_init(&jobs->mutex, NULL);
     pthread_cond_init(&jobs->changed, NULL);
@@ -612,7 +371,7 @@ void tap_jobs_free(tap_jobs *jobs)
 {
     pthread_join(jobs->decoder, NULL);
     pthread_join(jobs->runner, NULL);
-    unload(jobs);
+    tap_serving_unload(&jobs->serving);
     pthread_cond_destroy(&jobs->changed);
     pthread_mutex_destroy(&jobs->mutex);
     free(jobs);

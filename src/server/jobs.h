@@ -1,7 +1,7 @@
 /* Jobs: from a request that has been read to its answer. Two threads: one decodes pictures, one
- * step ahead, so that at most three requests' pixels are in memory; one owns engine, model and
- * session, and runs the network. Between them and the HTTP threads a bounded queue. Private to the
- * server. */
+ * step ahead, so that at most three requests' pixels are in memory; one owns engine, models and
+ * sessions, and runs the networks, one request at a time. Between them and the HTTP threads a
+ * bounded queue. Private to the server. */
 #ifndef TAP_SERVER_JOBS_H
 #define TAP_SERVER_JOBS_H
 
@@ -22,7 +22,7 @@ typedef struct tap_answer {
 
 typedef struct tap_job {
     /* The request. pictures lie in memory that the owner keeps until done is called. */
-    tap_wish wish;
+    tap_wish wish; /* its kind is one that is served */
     tap_slice pictures[2];
     size_t n_pictures; /* 1: /predict; 2: /match */
     bool npz;          /* the answer as application/x-npz */
@@ -43,18 +43,24 @@ typedef enum tap_state {
     TAP_STATE_STARTING,
     TAP_STATE_READY,
     TAP_STATE_DRAINING,
-    TAP_STATE_FAILED /* the model could not be loaded */
+    TAP_STATE_FAILED /* a model could not be loaded */
 } tap_state;
 
-/* What is served, for /info; strings live as long as the jobs. */
+/* What is served, for /info; strings live as long as the jobs. models[i] is options->models[i]. */
 typedef struct tap_served {
     bool loaded;
     tap_engine_info engine;
-    tap_model_info model;
-    double warmup_ms, ready_ms; /* the warm-up runs; from start to ready */
+    struct {
+        tap_model_info info;
+        double warmup_ms;
+    } models[TAP_SERVER_MODELS];
+    double ready_ms; /* from start to ready */
 } tap_served;
 
-/* Starts the two threads; the model is loaded by the second. wake: an eventfd that is written to
+/* The place of a kind among the served models; n_models: it is not served. */
+size_t tap_server_find(const tap_server_options *options, tap_server_kind kind);
+
+/* Starts the two threads; the models are loaded by the second. wake: an eventfd that is written to
  * when the state or the number of jobs falls to where a drain can go on. */
 tap_status tap_jobs_start(tap_jobs **jobs, const tap_server_options *options, const tap_log *log,
                           tap_metrics *metrics, int wake, tap_error *err);

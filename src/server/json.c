@@ -238,6 +238,13 @@ static tap_status scan_body(struct scan *scan, tap_error *err)
 
 /* ---- the rest, through json-c ---------------------------------------------------------------- */
 
+static tap_value value_of(json_object *object);
+
+static tap_value item_of(const void *array, size_t i)
+{
+    return value_of(json_object_array_get_idx((const json_object *)array, i));
+}
+
 static tap_value value_of(json_object *object)
 {
     tap_value value = {.kind = TAP_VALUE_OTHER};
@@ -266,7 +273,11 @@ static tap_value value_of(json_object *object)
             value.text = "a string with a NUL";
         break;
     case json_type_array:
+        value.kind = TAP_VALUE_ARRAY;
         value.text = "an array";
+        value.array = object;
+        value.count = json_object_array_length(object);
+        value.item = item_of;
         break;
     case json_type_object:
         value.text = "an object";
@@ -286,7 +297,7 @@ static tap_status read_fields(tap_wish *wish, const tap_wish_limits *limits,
         for (size_t i = 0; i < scan->n_pictures; i++)
             if (strcmp(name, scan->pictures[i]) == 0 && value.kind != TAP_VALUE_STRING)
                 return tap_fail(err, TAP_ERR_ARGUMENT, "%s: must be a base64 string, not %s", name,
-                                value.kind == TAP_VALUE_OTHER ? value.text : "a number or boolean");
+                                value.text != NULL ? value.text : "a number or boolean");
         TAP_TRY(tap_wish_set(wish, limits, name, &value, err));
     }
     return TAP_OK;

@@ -17,8 +17,19 @@ static const char *const stage_names[TAP_N_STAGES] = {
 const char *tap_route_path(tap_route route)
 {
     static const char *const paths[TAP_N_ROUTES] = {
-        "/predict", "/match",        "/health", "/info",   "/v1/models",
-        "/metrics", "/openapi.json", "/livez",  "/readyz", "other"};
+        [TAP_ROUTE_PREDICT] = "/predict",
+        [TAP_ROUTE_MATCH] = "/match",
+        [TAP_ROUTE_SUPERPOINT_PREDICT] = "/superpoint/predict",
+        [TAP_ROUTE_SUPERPOINT_MATCH] = "/superpoint/match",
+        [TAP_ROUTE_HAMER_PREDICT] = "/hamer/predict",
+        [TAP_ROUTE_HEALTH] = "/health",
+        [TAP_ROUTE_INFO] = "/info",
+        [TAP_ROUTE_MODELS] = "/v1/models",
+        [TAP_ROUTE_METRICS] = "/metrics",
+        [TAP_ROUTE_OPENAPI] = "/openapi.json",
+        [TAP_ROUTE_LIVEZ] = "/livez",
+        [TAP_ROUTE_READYZ] = "/readyz",
+        [TAP_ROUTE_OTHER] = "other"};
     return paths[route];
 }
 
@@ -76,6 +87,11 @@ static void add(tap_metrics *metrics, uint64_t *counter, uint64_t n)
 void tap_metrics_keypoints(tap_metrics *metrics, size_t n)
 {
     add(metrics, &metrics->keypoints, n);
+}
+
+void tap_metrics_hands(tap_metrics *metrics, size_t n)
+{
+    add(metrics, &metrics->hands, n);
 }
 
 void tap_metrics_dropped(tap_metrics *metrics)
@@ -197,6 +213,7 @@ void tap_metrics_write(tap_metrics *metrics, const tap_gauges *gauges, tap_text 
     single(text, "tapetum_timed_out_connections_total", "counter",
            "Connections cut by the time limits of headers, body or answer.", metrics->timed_out);
     single(text, "tapetum_keypoints_total", "counter", "Keypoints served.", metrics->keypoints);
+    single(text, "tapetum_hands_total", "counter", "Hands served.", metrics->hands);
     single(text, "tapetum_received_body_bytes_total", "counter", "Bodies received.",
            metrics->bytes_in);
     single(text, "tapetum_sent_body_bytes_total", "counter", "Bodies answered.",

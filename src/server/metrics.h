@@ -10,8 +10,11 @@
 #include <pthread.h>
 
 typedef enum tap_route {
-    TAP_ROUTE_PREDICT,
-    TAP_ROUTE_MATCH,
+    TAP_ROUTE_PREDICT, /* of the first model */
+    TAP_ROUTE_MATCH,   /* of SuperPoint, as its own two */
+    TAP_ROUTE_SUPERPOINT_PREDICT,
+    TAP_ROUTE_SUPERPOINT_MATCH,
+    TAP_ROUTE_HAMER_PREDICT,
     TAP_ROUTE_HEALTH,
     TAP_ROUTE_INFO,
     TAP_ROUTE_MODELS,
@@ -30,9 +33,9 @@ typedef enum tap_stage {
     TAP_STAGE_PARSE,       /* JSON, base64, multipart, fields */
     TAP_STAGE_QUEUE,       /* waiting: for the decoder and for the network */
     TAP_STAGE_DECODE,      /* the picture */
-    TAP_STAGE_PREPROCESS,  /* resize */
+    TAP_STAGE_PREPROCESS,  /* resize, crop */
     TAP_STAGE_FORWARD,     /* the network */
-    TAP_STAGE_POSTPROCESS, /* keypoints and descriptors */
+    TAP_STAGE_POSTPROCESS, /* keypoints and descriptors; MANO */
     TAP_STAGE_ENCODE,      /* NPZ, base64, JSON */
     TAP_N_STAGES
 } tap_stage;
@@ -48,7 +51,7 @@ typedef struct tap_metrics {
     pthread_mutex_t mutex;
     uint64_t requests[TAP_N_ROUTES][TAP_N_CODES];
     tap_histogram seconds[TAP_N_ROUTES], stages[TAP_N_STAGES];
-    uint64_t dropped, rejected, timed_out, keypoints, bytes_in, bytes_out;
+    uint64_t dropped, rejected, timed_out, keypoints, hands, bytes_in, bytes_out;
 } tap_metrics;
 
 /* Figures of the moment, which others keep. */
@@ -65,6 +68,7 @@ void tap_metrics_request(tap_metrics *metrics, tap_route route, unsigned code, d
                          size_t bytes_in, size_t bytes_out);
 void tap_metrics_stage(tap_metrics *metrics, tap_stage stage, double ms);
 void tap_metrics_keypoints(tap_metrics *metrics, size_t n);
+void tap_metrics_hands(tap_metrics *metrics, size_t n);
 /* A request whose client had left; one refused by the full queue; a connection cut by a timeout. */
 void tap_metrics_dropped(tap_metrics *metrics);
 void tap_metrics_rejected(tap_metrics *metrics);

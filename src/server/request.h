@@ -4,7 +4,7 @@
 #ifndef TAP_SERVER_REQUEST_H
 #define TAP_SERVER_REQUEST_H
 
-#include "tapetum.h"
+#include "server.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,23 +56,58 @@ tap_status tap_multipart_parse(tap_part parts[TAP_PARTS], size_t *n_parts, uint8
 
 /* ---- fields -------------------------------------------------------------------------------- */
 
+enum {
+    /* HaMeR: a picture's longest side, and the square's that is cut out of it. They bound the time
+     * and the memory that smoothing takes. */
+    TAP_HANDS_PICTURE_SIDE = 65535,
+    TAP_HANDS_SQUARE_SIDE = 32768
+};
+
+/* HaMeR's part of a wish. */
+typedef struct tap_hands_wish {
+    tap_hamer_options options; /* tap_wish_hands has it whole */
+    tap_hands_answer answer;
+    size_t n_boxes, n_sides;
+    bool boxes_given, sides_list; /* bbox is there; is_right is a list */
+    bool camera_given[4];         /* fx, fy, cx, cy */
+    tap_hand_box boxes[TAP_HANDS_MAX];
+    bool sides[TAP_HANDS_MAX];
+} tap_hands_wish;
+
 /* What a request asks for. */
 typedef struct tap_wish {
+    tap_server_kind kind; /* whose fields are read */
     tap_superpoint_options superpoint;
     tap_match_options match;
     bool descriptors_given; /* return_descriptors was in the request */
+    tap_hands_wish hands;
 } tap_wish;
 
 typedef struct tap_wish_limits {
     int32_t max_keypoints;     /* 307200; less for /match */
     int32_t min_max_keypoints; /* -1; 1 for /match */
     uint64_t max_input_pixels;
+    uint32_t max_hands;
 } tap_wish_limits;
+
+/* The defaults of all fields. */
+void tap_wish_init(tap_wish *wish, tap_server_kind kind);
 
 /* True if it is a field of ours, and then the value's text is read into *wish. Errors:
  * TAP_ERR_ARGUMENT, the message begins with the field's name. Unknown names are TAP_OK. */
 tap_status tap_wish_set_text(tap_wish *wish, const tap_wish_limits *limits, const char *name,
                              const char *value, tap_error *err);
+
+/* With all fields set: do they go together? */
+tap_status tap_wish_finish(tap_wish *wish, tap_error *err);
+
+/* HaMeR's boxes and the picture go together. Errors: TAP_ERR_ARGUMENT, with the box and the
+ * picture's size. */
+tap_status tap_wish_check_picture(const tap_wish *wish, uint32_t width, uint32_t height,
+                                  tap_error *err);
+
+/* The options of the call; the boxes are borrowed from the wish. */
+tap_hamer_options tap_wish_hands(const tap_wish *wish);
 
 /* ---- JSON ---------------------------------------------------------------------------------- */
 

@@ -1,4 +1,5 @@
 /* What each route wants and answers. */
+#include "answer.h"
 #include "exchange.h"
 
 #include "core/core.h"
@@ -143,6 +144,18 @@ static void answer_readyz(tap_exchange *exchange)
     answer_text(exchange, &text, state == TAP_STATE_READY ? 200 : 503, NULL);
 }
 
+static void answer_openapi(tap_exchange *exchange)
+{
+    tap_text text = {0};
+    tap_error err;
+    if (tap_describe_openapi(exchange->service, &text, &err) == TAP_OK) {
+        answer_text(exchange, &text, 200, NULL);
+        return;
+    }
+    tap_answer_error(&exchange->answer, &err);
+    exchange->answered = true;
+}
+
 static void answer_get(tap_exchange *exchange)
 {
     tap_service *service = exchange->service;
@@ -161,8 +174,8 @@ static void answer_get(tap_exchange *exchange)
         answer_metrics(exchange);
         return;
     case TAP_ROUTE_OPENAPI:
-        tap_text_add(&text, tap_openapi, tap_openapi_size);
-        break;
+        answer_openapi(exchange);
+        return;
     case TAP_ROUTE_READYZ:
         answer_readyz(exchange);
         return;
@@ -175,9 +188,24 @@ static void answer_get(tap_exchange *exchange)
 /* ---- with the headers --------------------------------------------------------------------------
  */
 
+static bool is_match(tap_route route)
+{
+    return route == TAP_ROUTE_MATCH || route == TAP_ROUTE_SUPERPOINT_MATCH;
+}
+
 static bool wants_post(tap_route route)
 {
-    return route == TAP_ROUTE_PREDICT || route == TAP_ROUTE_MATCH;
+    return route <= TAP_ROUTE_HAMER_PREDICT;
+}
+
+_Static_assert(TAP_ROUTE_HAMER_PREDICT + 1 == TAP_ROUTE_HEALTH, "models' routes come first");
+
+/* Whose route it is. */
+static tap_server_kind kind_of(const tap_server_options *options, tap_route route)
+{
+    if (route == TAP_ROUTE_PREDICT)
+        return options->models[0].kind;
+    return route == TAP_ROUTE_HAMER_PREDICT ? TAP_SERVER_HAMER : TAP_SERVER_SUPERPOINT;
 }
 
 static bool is_open(tap_route route)
@@ -185,12 +213,16 @@ static bool is_open(tap_route route)
     return route == TAP_ROUTE_HEALTH || route == TAP_ROUTE_LIVEZ || route == TAP_ROUTE_READYZ;
 }
 
-static tap_route find_route(const char *path)
+/* Routes of models that are not served are none. */
+static tap_route find_route(const tap_server_options *options, const char *path)
 {
-    for (int route = 0; route < TAP_ROUTE_OTHER; route++)
-        if (strcmp(path, tap_route_path((tap_route)route)) == 0)
-            return (tap_route)route;
-    return TAP_ROUTE_OTHER;
+    int route = 0;
+    while (route < TAP_ROUTE_OTHER && strcmp(path, tap_route_path((tap_route)route)) != 0)
+        route++;
+    if (wants_post((tap_route)route) &&
+        tap_server_find(options, kind_of(options, (tap_route)route)) == options->n_models)
+        return TAP_ROUTE_OTHER;
+    return (tap_route)route;
 }
 
 /* What a POST's headers rule out. */
@@ -198,7 +230,8 @@ static void check_post(tap_exchange *exchange)
 {
     const char *type = header(exchange, "Content-Type");
     const char *encoding = header(exchange, "Content-Encoding");
-    bool match = exchange->route == TAP_ROUTE_MATCH;
+    bool match = is_match(exchange->route);
+    bool hands = kind_of(exchange->service->options, exchange->route) == TAP_SERVER_HAMER;
     bool picture =
         is_type(type, "image/jpeg") || is_type(type, "image/png") || is_type(type, "image/webp");
     exchange->job.npz = wants_npz(exchange);
@@ -218,13 +251,14 @@ static void check_post(tap_exchange *exchange)
                             "multipart/form-data",
                             type != NULL ? type : "none",
                             match ? "" : ", image/jpeg, image/png, image/webp");
-    else if (match && exchange->job.npz)
-        tap_exchange_refuse(exchange, 406, "Accept: /match answers application/json only");
+    else if ((match || hands) && exchange->job.npz)
+        tap_exchange_refuse(exchange, 406, "Accept: %s answers application/json only",
+                            tap_route_path(exchange->route));
 }
 
 void tap_route_begin(tap_exchange *exchange)
 {
-    exchange->route = find_route(exchange->query.path);
+    exchange->route = find_route(exchange->service->options, exchange->query.path);
     bool post = wants_post(exchange->route);
     if (exchange->method == TAP_METHOD_OPTIONS &&
         header(exchange, "Access-Control-Request-Method") != NULL &&
@@ -322,39 +356,66 @@ static tap_status read_multipart(tap_exchange *exchange, const tap_wish_limits *
     return TAP_OK;
 }
 
-static tap_status read_body(tap_exchange *exchange, tap_error *err)
+static tap_status read_fields(tap_exchange *exchange, const tap_wish_limits *limits,
+                              const char *const *names, tap_error *err)
 {
     tap_job *job = &exchange->job;
-    bool match = exchange->route == TAP_ROUTE_MATCH;
     const char *type = header(exchange, "Content-Type");
-    const char *const *names = match ? two_pictures : one_picture;
-    tap_wish_limits limits = {.max_keypoints = match ? MATCH_KEYPOINTS : MAX_KEYPOINTS,
-                              .min_max_keypoints = match ? 1 : -1,
-                              .max_input_pixels = exchange->service->options->max_input_pixels};
-    tap_superpoint_options_init(&job->wish.superpoint);
-    tap_match_options_init(&job->wish.match);
-    job->n_pictures = match ? 2 : 1;
     if (exchange->n_body == 0)
         return tap_fail(err, TAP_ERR_ARGUMENT, "the body is empty; %s: missing", names[0]);
     if (is_type(type, "application/json"))
-        return tap_json_request(&job->wish, &limits, job->pictures, names, job->n_pictures,
+        return tap_json_request(&job->wish, limits, job->pictures, names, job->n_pictures,
                                 (char *)exchange->body, exchange->n_body, err);
     if (is_type(type, "multipart/form-data"))
-        return read_multipart(exchange, &limits, names, err);
+        return read_multipart(exchange, limits, names, err);
     job->pictures[0] = (tap_slice){.data = exchange->body, .size = exchange->n_body};
-    return read_query(exchange, &limits, err);
+    return read_query(exchange, limits, err);
+}
+
+static tap_status read_body(tap_exchange *exchange, tap_error *err)
+{
+    tap_job *job = &exchange->job;
+    const tap_server_options *options = exchange->service->options;
+    bool match = is_match(exchange->route);
+    tap_wish_limits limits = {.max_keypoints = match ? MATCH_KEYPOINTS : MAX_KEYPOINTS,
+                              .min_max_keypoints = match ? 1 : -1,
+                              .max_input_pixels = options->max_input_pixels,
+                              .max_hands = options->max_hands};
+    tap_wish_init(&job->wish, kind_of(options, exchange->route));
+    job->n_pictures = match ? 2 : 1;
+    TAP_TRY(read_fields(exchange, &limits, match ? two_pictures : one_picture, err));
+    return tap_wish_finish(&job->wish, err);
 }
 
 /* Descriptors are in every answer unless the model has none and nobody asked. */
-static void settle_descriptors(tap_exchange *exchange)
+static void settle_descriptors(tap_wish *wish, const tap_model_info *model, bool match)
+{
+    if (match)
+        wish->superpoint.descriptors = true;
+    else if (!model->has_descriptors && !wish->descriptors_given)
+        wish->superpoint.descriptors = false;
+}
+
+/* What depends on the model that is loaded. */
+static tap_status settle(tap_exchange *exchange, tap_error *err)
 {
     tap_served served;
     tap_wish *wish = &exchange->job.wish;
+    const tap_server_options *options = exchange->service->options;
     tap_jobs_served(exchange->service->jobs, &served);
-    if (exchange->route == TAP_ROUTE_MATCH)
-        wish->superpoint.descriptors = true;
-    else if (served.loaded && !served.model.has_descriptors && !wish->descriptors_given)
-        wish->superpoint.descriptors = false;
+    const tap_model_info *model = &served.models[tap_server_find(options, wish->kind)].info;
+    if (wish->kind == TAP_SERVER_SUPERPOINT) {
+        settle_descriptors(wish, model, is_match(exchange->route));
+        return TAP_OK;
+    }
+    size_t n = wish->hands.boxes_given ? wish->hands.n_boxes : 1;
+    size_t bytes = tap_answer_hands_bytes(n, model->mano_available, &wish->hands.answer);
+    if (bytes > options->max_answer_bytes)
+        return tap_fail(err, TAP_ERR_ARGUMENT,
+                        "bbox: the answer for %zu boxes could have %zu bytes, over this server's "
+                        "%zu; send them in several requests, or leave out vertices and faces",
+                        n, bytes, options->max_answer_bytes);
+    return TAP_OK;
 }
 
 bool tap_route_body(tap_exchange *exchange)
@@ -362,12 +423,11 @@ bool tap_route_body(tap_exchange *exchange)
     tap_error err;
     double start = tap_clock_ms();
     if (tap_jobs_state(exchange->service->jobs) == TAP_STATE_READY &&
-        read_body(exchange, &err) != TAP_OK) {
+        (read_body(exchange, &err) != TAP_OK || settle(exchange, &err) != TAP_OK)) {
         tap_answer_error(&exchange->answer, &err);
         exchange->answered = true;
         return false;
     }
-    settle_descriptors(exchange);
     exchange->job.parse_ms = tap_clock_ms() - start;
     return true;
 }

@@ -22,8 +22,6 @@ enum { MIB = 1 << 20, DRAIN_LOOK_MS = 50 };
 void tap_server_options_init(tap_server_options *options)
 {
     *options = (tap_server_options){.size = sizeof *options,
-                                    .model = "superpoint-p150",
-                                    .repo = "magic-leap-community/superpoint",
                                     .host = "127.0.0.1",
                                     .port = -1,
                                     .n_http_threads = 2,
@@ -34,6 +32,7 @@ void tap_server_options_init(tap_server_options *options)
                                     .max_answer_bytes = 32u * MIB,
                                     .max_pixels = 64000000,
                                     .max_input_pixels = 2100000,
+                                    .max_hands = 16,
                                     .header_timeout_ms = 30000,
                                     .body_timeout_ms = 120000,
                                     .answer_timeout_ms = 120000,
@@ -42,12 +41,27 @@ void tap_server_options_init(tap_server_options *options)
                                     .log_fd = 2};
 }
 
+static tap_status check_models(const tap_server_options *options, tap_error *err)
+{
+    size_t n = options->n_models;
+    if (n < 1 || n > TAP_SERVER_MODELS)
+        return tap_fail(err, TAP_ERR_ARGUMENT, "models: one or two can be served, not %zu", n);
+    if (n == 2 && options->models[0].kind == options->models[1].kind)
+        return tap_fail(err, TAP_ERR_ARGUMENT, "models: two of one kind cannot be served");
+    for (size_t i = 0; i < n; i++)
+        if (options->models[i].weights == NULL)
+            return tap_fail(err, TAP_ERR_ARGUMENT, "weights: a path is needed");
+    if (options->max_hands < 1 || options->max_hands > TAP_HANDS_MAX)
+        return tap_fail(err, TAP_ERR_ARGUMENT, "max-hands: %u is not in 1..%d", options->max_hands,
+                        TAP_HANDS_MAX);
+    return TAP_OK;
+}
+
 static tap_status check(const tap_server_options *options, tap_error *err)
 {
     if (options->size != sizeof *options)
         return tap_fail(err, TAP_ERR_ARGUMENT, "options: not initialised");
-    if (options->weights == NULL)
-        return tap_fail(err, TAP_ERR_ARGUMENT, "weights: a path is needed");
+    TAP_TRY(check_models(options, err));
     if (options->port < -1 || options->port > 65535)
         return tap_fail(err, TAP_ERR_ARGUMENT, "port: %d is not in -1..65535", options->port);
     if (options->n_http_threads < 1 || options->max_connections < 1 || options->queue_length < 1 ||
@@ -100,7 +114,7 @@ static bool wait_event(struct server *server, int timeout_ms)
            read(server->signals, &signal, sizeof signal) == (ssize_t)sizeof signal;
 }
 
-/* Until a signal, or until the model turns out not to load. */
+/* Until a signal, or until a model turns out not to load. */
 static tap_status serve(struct server *server, tap_error *err)
 {
     tap_service *service = &server->service;

@@ -1,5 +1,5 @@
-/* server: SuperPoint over HTTP. docs/server.md is the contract; this is the door for the program.
- * The room uses the public header and core only. */
+/* server: models over HTTP. docs/server.md is the contract; this is the door for the program. The
+ * room uses the public header and core only. */
 #ifndef TAP_SERVER_H
 #define TAP_SERVER_H
 
@@ -9,21 +9,35 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TAP_SERVER_PORT = 20000, TAP_SERVER_PORT_WALK = 100 };
+enum { TAP_SERVER_PORT = 20000, TAP_SERVER_PORT_WALK = 100, TAP_SERVER_MODELS = 2 };
+
+typedef enum tap_server_kind { TAP_SERVER_SUPERPOINT, TAP_SERVER_HAMER } tap_server_kind;
+
+/* One model to serve. NULL but for weights: the default of its kind. */
+typedef struct tap_server_model {
+    tap_server_kind kind;
+    const char *weights;   /* folder or file; required */
+    const char *name;      /* the package's, in /health and /info: "superpoint-p150",
+                              "hamer-p150" */
+    const char *repo;      /* the id in /v1/models: "magic-leap-community/superpoint",
+                              "changh95/hamer-weights" */
+    const char *revision;  /* NULL: not known */
+    const char *precision; /* these three as in tap_model_options */
+    const char *mano;
+    const char *cache;
+} tap_server_model;
 
 /* Strings are borrowed until tap_server_run returns. */
 typedef struct tap_server_options {
     size_t size;
 
-    /* What is served. */
-    const char *weights;  /* folder or file; required */
-    const char *model;    /* "superpoint-p150": the package's name in /health and /info */
-    const char *repo;     /* "magic-leap-community/superpoint": the id in /v1/models */
-    const char *revision; /* NULL: not known */
-    const char *backend;  /* as in tap_engine_options */
-    const char *isa;      /* " */
-    uint32_t n_threads;   /* " */
-    uint32_t device_id;   /* 0 */
+    /* What is served: one or two models of different kinds. /predict is the first one's. */
+    tap_server_model models[TAP_SERVER_MODELS];
+    size_t n_models;
+    const char *backend; /* as in tap_engine_options */
+    const char *isa;     /* " */
+    uint32_t n_threads;  /* " */
+    uint32_t device_id;  /* 0 */
 
     /* Where, and to whom. */
     const char *host;  /* "127.0.0.1"; an address or a name */
@@ -41,7 +55,8 @@ typedef struct tap_server_options {
     size_t max_bodies_bytes;     /* 256 MiB, all bodies in memory together */
     size_t max_answer_bytes;     /* 32 MiB, one answer: bounds max_keypoints = -1 */
     uint64_t max_pixels;         /* 64,000,000, a picture's */
-    uint64_t max_input_pixels;   /* 2,100,000, the network's input for `size` and "native" */
+    uint64_t max_input_pixels;   /* 2,100,000, SuperPoint's input for `size` and "native" */
+    uint32_t max_hands;          /* 16, boxes in one request; at most TAP_HANDS_MAX */
     uint32_t header_timeout_ms;  /* 30,000: from connect, or the answer before, to headers */
     uint32_t body_timeout_ms;    /* 120,000: from headers to the body's end */
     uint32_t answer_timeout_ms;  /* 120,000: for the client to take the answer */
@@ -56,7 +71,7 @@ typedef struct tap_server_options {
 
 void tap_server_options_init(tap_server_options *options);
 
-/* Listens at once, loads the model, warms up, and serves until SIGTERM or SIGINT; then finishes
+/* Listens at once, loads the models, warms up, and serves until SIGTERM or SIGINT; then finishes
  * what runs, answers 503 to what waits, and returns. It blocks these two signals and ignores
  * SIGPIPE while it runs, so no other thread of the process should be started before.
  * Returns  TAP_OK after a drain. TAP_ERR_CANCELLED when requests were cut off, at the drain's time

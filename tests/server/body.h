@@ -13,6 +13,7 @@ static const tap_wish_limits predict = {
     .max_keypoints = 307200, .min_max_keypoints = -1, .max_input_pixels = 2100000};
 static const tap_wish_limits match = {
     .max_keypoints = 8192, .min_max_keypoints = 1, .max_input_pixels = 2100000};
+static const tap_wish_limits hands = {.max_hands = 16};
 
 /* A request's result; the body is kept for the slices. */
 struct read {
@@ -33,6 +34,23 @@ static inline void read_body(struct read *read, const char *body, size_t n, bool
     tap_match_options_init(&read->wish.match);
     read->status = tap_json_request(&read->wish, pair ? &match : &predict, read->slices,
                                     pair ? two : one, pair ? 2 : 1, read->body, n, &read->err);
+}
+
+/* {"image":"Zm9v", fields}, read as /hamer/predict does. */
+static inline void read_hands(struct read *read, const char *fields)
+{
+    size_t size = strlen(fields) + 32;
+    read->body = malloc(size);
+    assert_non_null(read->body);
+    int n =
+        snprintf(read->body, size, "{\"image\":\"Zm9v\"%s%s}", *fields != '\0' ? "," : "", fields);
+    read->wish = (tap_wish){0};
+    read->n_body = (size_t)n;
+    tap_wish_init(&read->wish, TAP_SERVER_HAMER);
+    read->status = tap_json_request(&read->wish, &hands, read->slices, one, 1, read->body,
+                                    read->n_body, &read->err);
+    if (read->status == TAP_OK)
+        read->status = tap_wish_finish(&read->wish, &read->err);
 }
 
 static inline void read_text(struct read *read, const char *body)
