@@ -130,7 +130,7 @@ static int create_beside(char *name, size_t size, const char *path)
         if (getrandom(&random, sizeof random, GRND_NONBLOCK) != (ssize_t)sizeof random)
             random = (uint64_t)(tap_clock_ms() * 1e6) + (uint64_t)i;
         snprintf(name, size, "%s.%06x", path, (unsigned)(random & 0xffffff));
-        fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd < 0 && errno != EEXIST)
             break;
     }

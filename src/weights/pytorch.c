@@ -34,9 +34,17 @@ static const tap_pickle_global globals[] = {
 };
 
 const tap_pickle_policy tap_torch_policy = {
-    .globals = globals, .n_globals = sizeof globals / sizeof *globals, .keep_foreign = false};
+    .globals = globals,
+    .n_globals = sizeof globals / sizeof *globals,
+    .keep_foreign = false,
+    .advice = "in Python, save the state_dict alone: torch.save(model.state_dict(), file)",
+    .writers = "torch.save's pickles"};
 const tap_pickle_policy tap_torch_checkpoint_policy = {
-    .globals = globals, .n_globals = sizeof globals / sizeof *globals, .keep_foreign = true};
+    .globals = globals,
+    .n_globals = sizeof globals / sizeof *globals,
+    .keep_foreign = true,
+    .advice = "in Python, save the state_dict alone: torch.save(model.state_dict(), file)",
+    .writers = "torch.save's pickles"};
 
 /* A whole number that is a size, an offset, a stride. */
 static bool to_size(const tap_pickle_value *value, size_t *size)

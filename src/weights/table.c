@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 struct tap_weights {
     char *file;
@@ -25,6 +26,17 @@ tap_status tap_weights_create(tap_weights **weights, const char *file, const cha
     (*weights)->file = copy;
     (*weights)->format = format;
     return TAP_OK;
+}
+
+size_t tap_weights_bytes(const tap_weights *weights)
+{
+    return weights->bytes.size;
+}
+
+void tap_weights_rest(const tap_weights *weights)
+{
+    if (weights->bytes.mapped)
+        madvise((void *)(uintptr_t)weights->bytes.data, weights->bytes.size, MADV_DONTNEED);
 }
 
 void tap_weights_close(tap_weights *weights)

@@ -142,10 +142,9 @@ static tap_status push_global(tap_machine *m, const uint8_t *module, size_t n_mo
     if (i == policy->n_globals && !policy->keep_foreign)
         return tap_fail(m->err, TAP_ERR_UNSUPPORTED,
                         "%s: pickle, byte %zu: it names the Python object %.*s.%.*s, which no "
-                        "tensor needs and which is never loaded; in Python, save the state_dict "
-                        "alone: torch.save(model.state_dict(), file)",
+                        "tensor needs and which is never loaded; %s",
                         m->file, m->base + m->opcode, n_module < 60 ? (int)n_module : 60, module,
-                        n_name < 60 ? (int)n_name : 60, name);
+                        n_name < 60 ? (int)n_name : 60, name, policy->advice);
     tap_pickle_value *value = NULL;
     TAP_TRY(tap_machine_push_new(m, TAP_PICKLE_GLOBAL, &value));
     value->global.known = i < policy->n_globals ? &policy->globals[i] : NULL;
@@ -525,8 +524,8 @@ static tap_status refuse_opcode(tap_machine *m, uint8_t opcode)
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i].opcode == opcode)
             return tap_fail(m->err, TAP_ERR_UNSUPPORTED,
-                            "%s: pickle, byte %zu: opcode %s, which torch.save never writes",
-                            m->file, m->base + m->opcode, known[i].name);
+                            "%s: pickle, byte %zu: opcode %s, which %s never write", m->file,
+                            m->base + m->opcode, known[i].name, m->policy->writers);
     return tap_fail(m->err, TAP_ERR_FORMAT, "%s: pickle, byte %zu: %02x is no opcode", m->file,
                     m->base + m->opcode, opcode);
 }

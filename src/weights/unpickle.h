@@ -73,9 +73,11 @@ struct tap_pickle_value {
 typedef struct tap_pickle_policy {
     const tap_pickle_global *globals;
     size_t n_globals;
-    bool keep_foreign; /* true: a global outside of the list is kept as an inert mark and its calls
-                          as inert records, for checkpoints that hold more than tensors; false: it
-                          is refused by name */
+    bool keep_foreign;  /* true: a global outside of the list is kept as an inert mark and its calls
+                           as inert records, for checkpoints that hold more than tensors; false: it
+                           is refused by name */
+    const char *advice; /* of that error: what to do */
+    const char *writers; /* who "never write" an opcode that is not run */
 } tap_pickle_policy;
 
 typedef struct tap_pickle {

@@ -62,6 +62,21 @@ tap_status tap_weights_open(tap_weights **weights, const char *path, tap_error *
 tap_status tap_weights_open_checkpoint(tap_weights **weights, const char *path, tap_error *err);
 void tap_weights_close(tap_weights *weights); /* NULL is fine */
 
+/* Lets go of the memory that a mapped file's pages take: they are read again where they are needed.
+ * For a file whose tensors have been packed and will hardly be looked at again. */
+void tap_weights_rest(const tap_weights *weights);
+
+/* Bytes of the file. */
+size_t tap_weights_bytes(const tap_weights *weights);
+
+/* Opens a dictionary of arrays: a pickle of NumPy arrays as Python 2 and 3 write them (protocols 2
+ * to 5), or a .npz. Of other objects two are known, for MANO's files have them: chumpy's arrays and
+ * their selections, scipy's sparse matrices in columns, which become dense. All data are copied;
+ * arrays in Fortran order keep it, by their strides. What is neither array nor known is passed over
+ * where it holds no Python object, else refused by name; nothing is executed.
+ * Errors  as above; TAP_ERR_LIMIT (a file of 16 MiB, arrays of 64 MiB). */
+tap_status tap_weights_open_arrays(tap_weights **weights, const char *path, tap_error *err);
+
 const char *tap_weights_file(const tap_weights *weights);   /* the file that was read */
 const char *tap_weights_format(const tap_weights *weights); /* "safetensors", "pytorch zip", ... */
 size_t tap_weights_count(const tap_weights *weights);
@@ -73,6 +88,8 @@ tap_status tap_safetensors_parse(tap_weights **weights, const uint8_t *data, siz
                                  const char *file, tap_error *err);
 tap_status tap_pytorch_parse(tap_weights **weights, const uint8_t *data, size_t size,
                              const char *file, tap_error *err);
+tap_status tap_arrays_parse(tap_weights **weights, const uint8_t *data, size_t size,
+                            const char *file, tap_error *err);
 
 /* ---- writing safetensors ----------------------------------------------------------------- */
 

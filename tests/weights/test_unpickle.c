@@ -11,7 +11,8 @@ static const tap_pickle_global globals[] = {
     {"builtins", "set", TAP_PICKLE_MAKES_LIST, 2},
     {"torch", "Size", TAP_PICKLE_MAKES_OBJECT, 3},
 };
-static const tap_pickle_policy strict = {globals, 3, false}, lenient = {globals, 3, true};
+static const tap_pickle_policy strict = {globals, 3, false, "leave it out", "these tests"},
+                               lenient = {globals, 3, true, "leave it out", "these tests"};
 
 /* ["value", ...] of a list of everything that is plain. */
 static void test_values(void **state)
