@@ -9,7 +9,7 @@ static const char variable[] = "TAPETUM_CPU";
 
 /* Every name that is a choice on some machine: one of another architecture is known, but can't run
  * here. */
-static const char *const known[] = {"scalar", "avx2", "avx512", "neon"};
+static const char *const known[] = {"scalar", "avx2", "avx512", "avx512vnni", "amx", "neon"};
 
 static bool is_known(const char *isa)
 {
@@ -31,8 +31,9 @@ static tap_status choose(tap_backend_state *state, const char *option, tap_error
         snprintf(state->reason, sizeof state->reason, "asked for by %s", variable);
     }
     if (wanted != NULL && !is_known(wanted))
-        return tap_fail(err, TAP_ERR_ARGUMENT, "%s: '%s' is not one of scalar, avx2, avx512, neon",
-                        from, wanted);
+        return tap_fail(err, TAP_ERR_ARGUMENT,
+                        "%s: '%s' is not one of scalar, avx2, avx512, avx512vnni, amx, neon", from,
+                        wanted);
     if (wanted == NULL)
         snprintf(state->reason, sizeof state->reason, "best of this CPU");
     const tap_kernels *table;
@@ -77,6 +78,8 @@ static void describe(const tap_backend_state *state, tap_backend_info *info)
     snprintf(info->isa, sizeof info->isa, "%s", state->table->isa);
     snprintf(info->isa_reason, sizeof info->isa_reason, "%s", state->reason);
     tap_kernels_print(state->table, info->kernels, sizeof info->kernels);
+    size_t used = strlen(info->kernels);
+    tap_products_print(state->table, info->kernels + used, sizeof info->kernels - used);
 }
 
 const tap_backend tap_cpu_backend = {
@@ -85,6 +88,7 @@ const tap_backend tap_cpu_backend = {
     .close = close_backend,
     .describe = describe,
     .compile = tap_program_compile,
+    .layout = tap_program_layout,
     .run = tap_program_run,
     .step_name = tap_program_step_name,
     .inspect = tap_program_inspect,

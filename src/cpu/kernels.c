@@ -6,6 +6,10 @@ const tap_kernels *tap_kernels_at(size_t i)
 {
     static const tap_kernels *const tables[] = {
 #if defined(__x86_64__)
+#if defined(TAPETUM_AMX)
+        &tap_kernels_amx,
+#endif
+        &tap_kernels_vnni,
         &tap_kernels_avx512,
         &tap_kernels_avx2,
 #elif defined(__aarch64__)
@@ -23,19 +27,24 @@ bool tap_kernels_runnable(const tap_kernels *kernels)
     if (kernels == &tap_kernels_avx512)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
+#if defined(TAPETUM_AMX)
+    if (kernels == &tap_kernels_amx)
+        return tap_kernels_runnable(&tap_kernels_vnni) && tap_amx_usable();
+#endif
+    if (kernels == &tap_kernels_vnni)
+        return tap_kernels_runnable(&tap_kernels_avx512) && __builtin_cpu_supports("avx512vnni");
     if (kernels == &tap_kernels_avx2)
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+               __builtin_cpu_supports("f16c");
 #endif
     return kernels != NULL;
 }
 
-tap_kernels tap_kernels_complete(const tap_kernels *table)
+static void fill_gaps(tap_kernels *all, const tap_kernels *from)
 {
-    tap_kernels all = *table;
-    const tap_kernels *portable = &tap_kernels_scalar;
-#define FILL(entry)          \
-    if ((all.entry) == NULL) \
-    (all.entry) = portable->entry
+#define FILL(entry)           \
+    if ((all->entry) == NULL) \
+    (all->entry) = from->entry
     FILL(gemm);
     FILL(winograd_input);
     FILL(winograd_output);
@@ -44,27 +53,52 @@ tap_kernels tap_kernels_complete(const tap_kernels *table)
     FILL(bias);
     FILL(softmax);
     FILL(l2_norm);
+    FILL(finish);
+    FILL(layer_norm);
+    FILL(widen);
+    FILL(bytes);
 #undef FILL
+}
+
+tap_kernels tap_kernels_complete(const tap_kernels *table)
+{
+    tap_kernels all = *table;
+    for (const tap_kernels *base = table->base; base != NULL; base = base->base)
+        fill_gaps(&all, base);
+    fill_gaps(&all, &tap_kernels_scalar);
     return all;
 }
 
+/* The isa whose entry this is, after the tables' order. */
+#define OWNER(table, entry)                                              \
+    do {                                                                 \
+        owner = &tap_kernels_scalar;                                     \
+        for (const tap_kernels *at = (table); at != NULL; at = at->base) \
+            if (at->entry != NULL) {                                     \
+                owner = at;                                              \
+                break;                                                   \
+            }                                                            \
+    } while (0)
+
 void tap_kernels_print(const tap_kernels *table, char *text, size_t size)
 {
-    const struct {
-        const char *name;
-        bool own;
-    } entries[] = {
-        {"conv3x3 winograd input", table->winograd_input != NULL},
-        {"conv3x3 winograd output", table->winograd_output != NULL},
-        {"conv3x3 winograd output + pool", table->winograd_output_pool != NULL},
-        {"conv3x3 direct, few channels", table->direct != NULL},
-        {"matrix product", table->gemm != NULL},
-        {"bias + relu", table->bias != NULL},
-        {"softmax", table->softmax != NULL},
-        {"l2 norm", table->l2_norm != NULL},
-    };
+    const tap_kernels *owner;
     size_t used = 0;
-    for (size_t i = 0; i < sizeof entries / sizeof *entries && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%-32s %s\n", entries[i].name,
-                                 entries[i].own ? table->isa : tap_kernels_scalar.isa);
+#define PRINT(name, entry) \
+    OWNER(table, entry);   \
+    if (used < size)       \
+    used += (size_t)snprintf(text + used, size - used, "%-32s %s\n", name, owner->isa)
+    PRINT("conv3x3 winograd input", winograd_input);
+    PRINT("conv3x3 winograd output", winograd_output);
+    PRINT("conv3x3 winograd output + pool", winograd_output_pool);
+    PRINT("conv3x3 direct, few channels", direct);
+    PRINT("matrix product", gemm);
+    PRINT("bias + relu", bias);
+    PRINT("softmax", softmax);
+    PRINT("l2 norm", l2_norm);
+    PRINT("bias + gelu + residual", finish);
+    PRINT("layer norm", layer_norm);
+    PRINT("half floats", widen);
+    PRINT("8-bit products", bytes);
+#undef PRINT
 }

@@ -4,12 +4,15 @@
 #include <immintrin.h>
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 #define LANES            8
 #define VEC_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define VEC_MAX(a, b)    _mm256_max_ps(a, b)
 
 #include "vector.inc"
+
+#include "bytes.inc"
 
 enum { ROWS = 6 }; /* 6 x 16 sums fill twelve registers: 12 FMAs on 8 loads a step */
 
@@ -138,6 +141,66 @@ static void gemm(float *restrict c, size_t c_row, const float *restrict a, size_
     }
 }
 
+static void widen(float *restrict y, const uint16_t *restrict x, size_t n)
+{
+    size_t whole = n - n % LANES;
+    for (size_t i = 0; i < whole; i += LANES)
+        _mm256_storeu_ps(y + i, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(x + i))));
+    for (size_t i = whole; i < n; i++)
+        y[i] = _cvtsh_ss(x[i]);
+}
+
+/* ---- 8 bits: pairs of products are summed in 16 bits, so a byte of a row has seven bits:
+ * 2 * 127 * 127 = 32258 ---------------------------------------------------------------------- */
+
+static void quantize(tap_byte_row *row, uint8_t *bytes, const float *x, size_t k, size_t k_padded)
+{
+    quantize_levels(row, bytes, x, k, k_padded, 127);
+}
+
+enum { BYTE_ROWS = 4, BYTE_VECTORS = 2 }; /* 4 x 16 sums; 32 columns are two halves */
+
+static inline __m256i dot_step(__m256i sum, __m256i row, __m256i weights, __m256i ones)
+{
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(row, weights), ones));
+}
+
+static inline __m256i quad(const uint8_t *from)
+{
+    int32_t value;
+    memcpy(&value, from, sizeof value);
+    return _mm256_set1_epi32(value);
+}
+
+static void dot(int32_t *restrict c, const uint8_t *restrict rows, size_t row_bytes,
+                const int8_t *restrict panel, size_t m, size_t k)
+{
+    const __m256i ones = _mm256_set1_epi16(1);
+    for (size_t half = 0; half < 2; half++)
+        for (size_t row = 0; row < m; row += BYTE_ROWS) {
+            __m256i sum[BYTE_ROWS][BYTE_VECTORS];
+            const int8_t *weights = panel + half * 64;
+            const uint8_t *from = rows + row * row_bytes;
+            for (size_t i = 0; i < BYTE_ROWS; i++)
+                sum[i][0] = sum[i][1] = _mm256_setzero_si256();
+            for (size_t i = 0; i < k; i += 4, from += 4, weights += 4 * TAP_BYTE_COLUMNS) {
+                const __m256i left = _mm256_loadu_si256((const void *)weights);
+                const __m256i right = _mm256_loadu_si256((const void *)(weights + 32));
+                for (size_t j = 0; j < BYTE_ROWS; j++) {
+                    const __m256i value = quad(from + j * row_bytes);
+                    sum[j][0] = dot_step(sum[j][0], value, left, ones);
+                    sum[j][1] = dot_step(sum[j][1], value, right, ones);
+                }
+            }
+            for (size_t i = 0; i < BYTE_ROWS; i++)
+                for (size_t j = 0; j < BYTE_VECTORS; j++)
+                    _mm256_storeu_si256(
+                        (void *)(c + (row + i) * TAP_BYTE_COLUMNS + half * 16 + j * 8), sum[i][j]);
+        }
+}
+
+static const tap_bytes_kernels bytes = {quantize, dot, scale_sums};
+
 const tap_kernels tap_kernels_avx2 = {
     .isa = "avx2",
     .gemm = gemm,
@@ -148,4 +211,8 @@ const tap_kernels tap_kernels_avx2 = {
     .bias = bias_rows,
     .softmax = softmax,
     .l2_norm = l2_norm,
+    .finish = finish_rows,
+    .layer_norm = layer_norm,
+    .widen = widen,
+    .bytes = &bytes,
 };

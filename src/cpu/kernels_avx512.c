@@ -52,8 +52,19 @@ static void gemm(float *restrict c, size_t c_row, const float *restrict a, size_
     }
 }
 
+static void widen(float *restrict y, const uint16_t *restrict x, size_t n)
+{
+    for (size_t i = 0; i < n; i += LANES) {
+        size_t left = n - i;
+        __mmask16 have = left >= LANES ? 0xffff : (__mmask16)((1u << left) - 1);
+        __m256i halves = _mm256_maskz_loadu_epi16(have, x + i);
+        _mm512_mask_storeu_ps(y + i, have, _mm512_cvtph_ps(halves));
+    }
+}
+
 const tap_kernels tap_kernels_avx512 = {
     .isa = "avx512",
+    .base = &tap_kernels_avx2,
     .gemm = gemm,
     .winograd_input = winograd_input,
     .winograd_output = winograd_output,
@@ -62,4 +73,7 @@ const tap_kernels tap_kernels_avx512 = {
     .bias = bias_rows,
     .softmax = softmax,
     .l2_norm = l2_norm,
+    .finish = finish_rows,
+    .layer_norm = layer_norm,
+    .widen = widen,
 };

@@ -52,4 +52,6 @@ const tap_kernels tap_kernels_neon = {
     .bias = bias_rows,
     .softmax = softmax,
     .l2_norm = l2_norm,
+    .finish = finish_rows,
+    .layer_norm = layer_norm,
 };

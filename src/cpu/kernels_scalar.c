@@ -2,8 +2,11 @@
  * imitates. Products are rounded before they are added. */
 #include "kernels.h"
 
+#include "core/core.h"
+
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 #define LANES            4
 #define VEC_FMA(a, b, c) ((a) * (b) + (c))
@@ -19,6 +22,8 @@ static inline vec4 larger(vec4 a, vec4 b)
 }
 
 #include "vector.inc"
+
+#include "bytes.inc"
 
 /* rows x TAP_PANEL elements of c. */
 static inline __attribute__((always_inline)) void gemm_tile(float *restrict c, size_t c_row,
@@ -48,6 +53,33 @@ static void gemm(float *restrict c, size_t c_row, const float *restrict a, size_
     }
 }
 
+static void widen(float *restrict y, const uint16_t *restrict x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = tap_f16_to_f32(x[i]);
+}
+
+static void quantize(tap_byte_row *row, uint8_t *bytes, const float *x, size_t k, size_t k_padded)
+{
+    quantize_levels(row, bytes, x, k, k_padded, 255);
+}
+
+static void dot(int32_t *restrict c, const uint8_t *restrict rows, size_t row_bytes,
+                const int8_t *restrict panel, size_t m, size_t k)
+{
+    for (size_t row = 0; row < m; row++, rows += row_bytes, c += TAP_BYTE_COLUMNS) {
+        const int8_t *weights = panel;
+        int32_t sum[TAP_BYTE_COLUMNS] = {0};
+        for (size_t i = 0; i < k; i += 4, weights += 4 * TAP_BYTE_COLUMNS)
+            for (size_t column = 0; column < TAP_BYTE_COLUMNS; column++)
+                for (size_t j = 0; j < 4; j++)
+                    sum[column] += rows[i + j] * weights[4 * column + j];
+        memcpy(c, sum, sizeof sum);
+    }
+}
+
+static const tap_bytes_kernels bytes = {quantize, dot, scale_sums};
+
 const tap_kernels tap_kernels_scalar = {
     .isa = "scalar",
     .gemm = gemm,
@@ -58,4 +90,8 @@ const tap_kernels tap_kernels_scalar = {
     .bias = bias_rows,
     .softmax = softmax,
     .l2_norm = l2_norm,
+    .finish = finish_rows,
+    .layer_norm = layer_norm,
+    .widen = widen,
+    .bytes = &bytes,
 };

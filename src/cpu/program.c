@@ -67,23 +67,48 @@ static const tap_op *find_front(const tap_plan *plan, const tap_op *op)
     return NULL;
 }
 
+/* What a compilation carries along. */
+struct compiling {
+    const tap_plan *plan;
+    const tap_compile_options *options;
+    const tap_product *product; /* of linear operations */
+    tap_packing *packings;
+    size_t n_packings, n_threads;
+};
+
+/* Whether the packed weights are those of this operation, of such sizes; a table that is long
+ * enough is a shorter one too. */
+static bool is_same(const tap_packed *found, const tap_packed *wanted)
+{
+    return found != NULL && found->form == wanted->form && found->in == wanted->in &&
+           found->out == wanted->out && found->product == wanted->product &&
+           found->n_biases >= wanted->n_biases && strcmp(found->name, wanted->name) == 0;
+}
+
 /* Retains what share has packed, or makes an empty one and notes it to be filled. */
-static tap_status get_packed(tap_packed **packed, const tap_plan *plan, const tap_op *op,
-                             const tap_program *share, tap_packing *packings, size_t *n_packings,
+static tap_status get_packed(tap_packed **packed, struct compiling *compiling, const tap_op *op,
                              tap_error *err)
 {
-    size_t in = plan->shapes[op->input].channels, out = plan->shapes[op->output].channels;
-    tap_form form = tap_packed_form(op->kernel, in);
+    const tap_plan *plan = compiling->plan;
+    const tap_program *share = compiling->options->share;
+    bool linear = op->kind == TAP_OP_LINEAR || op->kind == TAP_OP_PATCH_EMBED;
+    tap_shape out = plan->shapes[op->output];
+    size_t in = op->kind == TAP_OP_CONSTANT ? out.channels
+                : op->kind == TAP_OP_PATCH_EMBED
+                    ? op->kernel * op->kernel * plan->shapes[op->input].channels
+                    : plan->shapes[op->input].channels;
+    TAP_TRY(tap_packed_create(packed, op, in, out.channels,
+                              op->kind == TAP_OP_PATCH_EMBED ? out.width : 1,
+                              linear ? compiling->product : NULL, err));
     for (size_t i = 0; share != NULL && i < 2 * share->n_steps; i++) {
         tap_packed *found = i % 2 ? share->steps[i / 2].front : share->steps[i / 2].weights;
-        if (found != NULL && found->form == form && found->in == in && found->out == out &&
-            strcmp(found->name, op->name) == 0) {
+        if (is_same(found, *packed)) {
+            tap_packed_release(*packed);
             *packed = tap_packed_retain(found);
             return TAP_OK;
         }
     }
-    TAP_TRY(tap_packed_create(packed, op, in, out, err));
-    packings[(*n_packings)++] = (tap_packing){*packed, op};
+    compiling->packings[compiling->n_packings++] = (tap_packing){*packed, op};
     return TAP_OK;
 }
 
@@ -96,6 +121,11 @@ static void name_step(tap_step *step, const tap_op *op, const tap_op *front)
         [TAP_STEP_CELL_SOFTMAX] = "cell softmax",
         [TAP_STEP_L2_NORM] = "l2 norm",
         [TAP_STEP_SIMILARITY] = "similarity, matrix product",
+        [TAP_STEP_LINEAR] = "linear",
+        [TAP_STEP_PATCH_EMBED] = "patches, linear",
+        [TAP_STEP_ATTENTION] = "attention, a head at a time",
+        [TAP_STEP_LAYER_NORM] = "layer norm",
+        [TAP_STEP_CONSTANT] = "constant",
     };
     /* Names that share a stem are written once: "block.0.conv_a + .conv_b". */
     const char *tail = op->name;
@@ -104,9 +134,13 @@ static void name_step(tap_step *step, const tap_op *op, const tap_op *front)
         if (dot != NULL && strncmp(front->name, op->name, (size_t)(dot - op->name) + 1) == 0)
             tail = dot;
     }
-    snprintf(step->name, sizeof step->name, "%s%s%s: %s%s%s%s", front == NULL ? "" : front->name,
-             front == NULL ? "" : " + ", tail, front == NULL ? "" : "conv3x3, direct; ",
-             kinds[step->kind], step->relu ? ", relu" : "", step->pool ? ", pool" : "");
+    const tap_product *product = step->weights == NULL ? NULL : step->weights->product;
+    snprintf(step->name, sizeof step->name, "%s%s%s: %s%s%s%s%s%s%s%s",
+             front == NULL ? "" : front->name, front == NULL ? "" : " + ", tail,
+             front == NULL ? "" : "conv3x3, direct; ", kinds[step->kind],
+             product == NULL ? "" : ", ", product == NULL ? "" : product->name,
+             step->relu ? ", relu" : "", step->gelu ? ", gelu" : "", step->pool ? ", pool" : "",
+             step->kind == TAP_STEP_LINEAR && step->second >= 0 ? ", residual" : "");
 }
 
 static bool plan_step(tap_step *step, size_t n_threads)
@@ -123,76 +157,102 @@ static bool plan_step(tap_step *step, size_t n_threads)
         return true;
     case TAP_STEP_SIMILARITY:
         return tap_similarity_plan(step);
+    case TAP_STEP_LINEAR:
+        return tap_linear_plan(step, n_threads);
+    case TAP_STEP_PATCH_EMBED:
+        return tap_patch_embed_plan(step, n_threads);
+    case TAP_STEP_ATTENTION:
+        return tap_attention_plan(step);
     case TAP_STEP_L2_NORM:
+    case TAP_STEP_LAYER_NORM:
+    case TAP_STEP_CONSTANT:
         break;
     }
     return true;
 }
 
-static tap_status make_step(tap_step *step, const tap_plan *plan, const tap_op *op,
-                            const tap_program *share, tap_packing *packings, size_t *n_packings,
-                            size_t n_threads, tap_error *err)
+static tap_status make_conv(tap_step *step, struct compiling *compiling, const tap_op *op,
+                            const tap_op **front, tap_error *err)
 {
+    TAP_TRY(get_packed(&step->weights, compiling, op, err));
+    step->kind = step->weights->form == TAP_FORM_WINOGRAD ? TAP_STEP_WINOGRAD
+                 : step->weights->form == TAP_FORM_DIRECT ? TAP_STEP_DIRECT
+                                                          : TAP_STEP_MATRIX;
+    *front = find_front(compiling->plan, op);
+    if (*front == NULL)
+        return TAP_OK;
+    TAP_TRY(get_packed(&step->front, compiling, *front, err));
+    step->x = (*front)->input;
+    step->in = compiling->plan->shapes[step->x];
+    step->front_relu = (*front)->relu;
+    return TAP_OK;
+}
+
+static tap_status make_step(tap_step *step, struct compiling *compiling, const tap_op *op,
+                            tap_error *err)
+{
+    static const tap_step_kind kinds[] = {
+        [TAP_OP_CELL_SOFTMAX] = TAP_STEP_CELL_SOFTMAX, [TAP_OP_L2_NORM] = TAP_STEP_L2_NORM,
+        [TAP_OP_SIMILARITY] = TAP_STEP_SIMILARITY,     [TAP_OP_PATCH_EMBED] = TAP_STEP_PATCH_EMBED,
+        [TAP_OP_LAYER_NORM] = TAP_STEP_LAYER_NORM,     [TAP_OP_LINEAR] = TAP_STEP_LINEAR,
+        [TAP_OP_ATTENTION] = TAP_STEP_ATTENTION,       [TAP_OP_CONSTANT] = TAP_STEP_CONSTANT};
+    static const tap_shape none = {0, 0, 0};
+    const tap_plan *plan = compiling->plan;
     const tap_op *front = NULL;
     *step = (tap_step){.x = op->input,
                        .second = op->second,
                        .y = op->output,
-                       .in = plan->shapes[op->input],
+                       .in = op->input < 0 ? none : plan->shapes[op->input],
                        .out = plan->shapes[op->output],
+                       .second_shape = op->second < 0 ? none : plan->shapes[op->second],
                        .relu = op->relu,
                        .pool = op->pool,
-                       .cell = op->cell};
-    switch (op->kind) {
-    case TAP_OP_CONV:
-        TAP_TRY(get_packed(&step->weights, plan, op, share, packings, n_packings, err));
-        step->kind = step->weights->form == TAP_FORM_WINOGRAD ? TAP_STEP_WINOGRAD
-                     : step->weights->form == TAP_FORM_DIRECT ? TAP_STEP_DIRECT
-                                                              : TAP_STEP_MATRIX;
-        front = find_front(plan, op);
-        if (front != NULL) {
-            TAP_TRY(get_packed(&step->front, plan, front, share, packings, n_packings, err));
-            step->x = front->input;
-            step->in = plan->shapes[front->input];
-            step->front_relu = front->relu;
-        }
-        break;
-    case TAP_OP_CELL_SOFTMAX:
-        step->kind = TAP_STEP_CELL_SOFTMAX;
-        break;
-    case TAP_OP_L2_NORM:
-        step->kind = TAP_STEP_L2_NORM;
-        break;
-    case TAP_OP_SIMILARITY:
-        step->kind = TAP_STEP_SIMILARITY;
-        step->n_second = plan->shapes[op->second].width;
-        break;
-    default:
-        return tap_fail(err, TAP_ERR_UNSUPPORTED, "%s: operation %d is not one the CPU backend has",
-                        op->name, (int)op->kind);
-    }
+                       .gelu = op->gelu,
+                       .cell = op->cell,
+                       .n_second = op->second < 0 ? 0 : plan->shapes[op->second].width,
+                       .n_heads = op->n_heads,
+                       .second_channel = op->second_channel,
+                       .epsilon = op->epsilon,
+                       .kernel = op->kernel,
+                       .stride = op->stride,
+                       .padding = op->padding,
+                       .picture_height = op->picture_height};
+    if (op->kind == TAP_OP_CONV)
+        TAP_TRY(make_conv(step, compiling, op, &front, err));
+    else
+        step->kind = kinds[op->kind];
+    if (op->kind == TAP_OP_LINEAR || op->kind == TAP_OP_PATCH_EMBED ||
+        op->kind == TAP_OP_LAYER_NORM || op->kind == TAP_OP_CONSTANT)
+        TAP_TRY(get_packed(&step->weights, compiling, op, err));
     name_step(step, op, front);
-    if (!plan_step(step, n_threads))
+    if (!plan_step(step, compiling->n_threads))
         return tap_fail(err, TAP_ERR_LIMIT, "%s: too large", op->name);
     return TAP_OK;
 }
 
-static tap_status make_steps(tap_program *program, const tap_plan *plan, const tap_program *share,
-                             tap_error *err)
+static tap_status make_steps(tap_program *program, const tap_plan *plan,
+                             const tap_compile_options *options, tap_error *err)
 {
     tap_pool *pool = program->state->pool;
-    tap_packing *packings = calloc(plan->n_ops + 1, sizeof *packings);
+    const char *precision = options->precision == NULL ? "f32" : options->precision;
+    struct compiling compiling = {.plan = plan,
+                                  .options = options,
+                                  .product = tap_product_find(program->state->table, precision),
+                                  .packings = calloc(plan->n_ops + 1, sizeof(tap_packing)),
+                                  .n_threads = tap_pool_threads(pool)};
     program->steps = calloc(plan->n_ops + 1, sizeof *program->steps);
-    size_t n_packings = 0;
     tap_status status = TAP_OK;
-    if (packings == NULL || program->steps == NULL)
+    if (compiling.packings == NULL || program->steps == NULL)
         status = tap_fail(err, TAP_ERR_MEMORY, "out of memory for %zu steps", plan->n_ops);
+    else if (compiling.product == NULL)
+        status = tap_fail(err, TAP_ERR_UNSUPPORTED,
+                          "precision '%s': not one that this CPU backend has", precision);
     for (size_t i = 0; status == TAP_OK && i < plan->n_ops; i++)
         if (!fuses_with_reader(plan, &plan->ops[i]))
-            status = make_step(&program->steps[program->n_steps++], plan, &plan->ops[i], share,
-                               packings, &n_packings, tap_pool_threads(pool), err);
+            status = make_step(&program->steps[program->n_steps++], &compiling, &plan->ops[i], err);
     if (status == TAP_OK)
-        tap_packed_fill(packings, n_packings, pool);
-    free(packings);
+        status = tap_packed_fill(compiling.packings, compiling.n_packings, options, pool, err);
+    free(compiling.packings);
     return status;
 }
 
@@ -313,7 +373,8 @@ static bool lay_out(tap_program *program, const tap_plan *plan, struct room *roo
     }
     for (size_t i = 0; i < program->n_steps; i++) {
         tap_step *step = &program->steps[i];
-        step->x_place = lookup(plan, rooms, n_rooms, step->x);
+        if (step->x >= 0)
+            step->x_place = lookup(plan, rooms, n_rooms, step->x);
         step->y_place = lookup(plan, rooms, n_rooms, step->y);
         if (step->second >= 0)
             step->second_place = lookup(plan, rooms, n_rooms, step->second);
@@ -334,11 +395,11 @@ static bool lay_out(tap_program *program, const tap_plan *plan, struct room *roo
 
 /* ---- the verbs ----------------------------------------------------------------------------- */
 
-static tap_status build(tap_program *program, const tap_plan *plan, const tap_program *share,
-                        tap_error *err)
+static tap_status build(tap_program *program, const tap_plan *plan,
+                        const tap_compile_options *options, tap_error *err)
 {
     TAP_TRY(tap_plan_finish(plan, err));
-    TAP_TRY(make_steps(program, plan, share, err));
+    TAP_TRY(make_steps(program, plan, options, err));
     struct room *rooms = calloc(program->n_steps + 1, sizeof *rooms);
     if (rooms == NULL)
         return tap_fail(err, TAP_ERR_MEMORY, "out of memory for the plan's buffers");
@@ -357,14 +418,16 @@ static tap_status build(tap_program *program, const tap_plan *plan, const tap_pr
 }
 
 tap_status tap_program_compile(tap_backend_state *state, const tap_plan *plan,
-                               const tap_program *share, tap_program **out, tap_error *err)
+                               const tap_compile_options *options, tap_program **out,
+                               tap_error *err)
 {
+    static const tap_compile_options defaults = {.share = NULL};
     *out = NULL;
     tap_program *program = calloc(1, sizeof *program);
     if (program == NULL)
         return tap_fail(err, TAP_ERR_MEMORY, "out of memory for a program");
     program->state = state;
-    tap_status status = build(program, plan, share, err);
+    tap_status status = build(program, plan, options == NULL ? &defaults : options, err);
     if (status != TAP_OK) {
         tap_program_free(program);
         return status;
@@ -393,6 +456,21 @@ static void run_step(const tap_step_run *run, tap_pool *pool)
         break;
     case TAP_STEP_SIMILARITY:
         tap_similarity_run(run, pool);
+        break;
+    case TAP_STEP_LINEAR:
+        tap_linear_run(run, pool);
+        break;
+    case TAP_STEP_PATCH_EMBED:
+        tap_patch_embed_run(run, pool);
+        break;
+    case TAP_STEP_ATTENTION:
+        tap_attention_run(run, pool);
+        break;
+    case TAP_STEP_LAYER_NORM:
+        tap_layer_norm_run(run, pool);
+        break;
+    case TAP_STEP_CONSTANT:
+        tap_constant_run(run);
         break;
     }
 }
@@ -425,7 +503,7 @@ tap_status tap_program_run(const tap_program *program, void *memory, const float
         tap_step_run run = {
             .step = step,
             .kernels = &program->state->kernels,
-            .x = read_from(step->x_place, scratch, inputs, outputs),
+            .x = step->x < 0 ? NULL : read_from(step->x_place, scratch, inputs, outputs),
             .second =
                 step->second < 0 ? NULL : read_from(step->second_place, scratch, inputs, outputs),
             .y = to.kind == TAP_PLACE_OUTPUT ? outputs[to.index]
@@ -446,6 +524,20 @@ tap_status tap_program_run(const tap_program *program, void *memory, const float
         memcpy(outputs[copy->output], read_from(copy->from, scratch, inputs, outputs),
                copy->n_bytes);
     }
+    return TAP_OK;
+}
+
+tap_status tap_program_layout(const tap_backend_state *state, const char *precision, char *text,
+                              size_t size, tap_error *err)
+{
+    enum { LAYOUT = 1 }; /* one more with every change of a packed form */
+    const tap_product *product = tap_product_find(state->table, precision);
+    if (product == NULL)
+        return tap_fail(err, TAP_ERR_UNSUPPORTED,
+                        "precision '%s': not one that this CPU backend has with %s", precision,
+                        state->table->isa);
+    snprintf(text, size, "%s-%s-%d", product->isa == NULL ? "cpu" : product->isa, precision,
+             LAYOUT);
     return TAP_OK;
 }
 

@@ -23,7 +23,12 @@ typedef enum tap_step_kind {
     TAP_STEP_MATRIX,
     TAP_STEP_CELL_SOFTMAX,
     TAP_STEP_L2_NORM,
-    TAP_STEP_SIMILARITY
+    TAP_STEP_SIMILARITY,
+    TAP_STEP_LINEAR,
+    TAP_STEP_PATCH_EMBED,
+    TAP_STEP_ATTENTION,
+    TAP_STEP_LAYER_NORM,
+    TAP_STEP_CONSTANT
 } tap_step_kind;
 
 typedef struct tap_step {
@@ -32,10 +37,15 @@ typedef struct tap_step {
     tap_buffer x, second, y; /* numbers in the plan; second -1 without */
     tap_place x_place, second_place, y_place;
     tap_shape in, out; /* of x, of y */
-    bool relu, pool, front_relu;
+    bool relu, pool, front_relu, gelu;
     size_t cell;
-    size_t n_second;                  /* similarity: rows of b */
-    tap_packed *weights, *front;      /* retained; NULL where there are none */
+    size_t n_second;                                /* similarity: rows of b */
+    tap_shape second_shape;                         /* of the second buffer, where there is one */
+    size_t n_heads, second_channel;                 /* attention */
+    float epsilon;                                  /* layer norm */
+    size_t kernel, stride, padding, picture_height; /* patches */
+    size_t group;                                   /* linear: panels of an item */
+    tap_packed *weights, *front;                    /* retained; NULL where there are none */
     size_t block_rows, block_columns; /* of an item, in tiles (Winograd) or positions */
     size_t shared_bytes;              /* scratch of the step beside its buffers: packed b */
     size_t worker_bytes;              /* scratch of each worker */
@@ -69,13 +79,25 @@ void tap_l2_norm_run(const tap_step_run *run, tap_pool *pool);
 bool tap_similarity_plan(tap_step *step);
 void tap_similarity_run(const tap_step_run *run, tap_pool *pool);
 
+bool tap_linear_plan(tap_step *step, size_t n_threads);
+void tap_linear_run(const tap_step_run *run, tap_pool *pool);
+bool tap_patch_embed_plan(tap_step *step, size_t n_threads);
+void tap_patch_embed_run(const tap_step_run *run, tap_pool *pool);
+bool tap_attention_plan(tap_step *step);
+void tap_attention_run(const tap_step_run *run, tap_pool *pool);
+void tap_layer_norm_run(const tap_step_run *run, tap_pool *pool);
+void tap_constant_run(const tap_step_run *run);
+
 /* y [rows / 2][columns / 2][n] = 2x2 maxima of x, any n. Strides in floats. */
 void tap_max_pool(float *y, size_t y_row, size_t y_pixel, const float *x, size_t x_row,
                   size_t x_pixel, size_t rows, size_t columns, size_t n);
 
 /* The verbs of net/net.h. */
 tap_status tap_program_compile(tap_backend_state *state, const tap_plan *plan,
-                               const tap_program *share, tap_program **program, tap_error *err);
+                               const tap_compile_options *options, tap_program **program,
+                               tap_error *err);
+tap_status tap_program_layout(const tap_backend_state *state, const char *precision, char *text,
+                              size_t size, tap_error *err);
 tap_status tap_program_run(const tap_program *program, void *scratch, const float *const *inputs,
                            float *const *outputs, double *step_ms, tap_error *err);
 const char *tap_program_step_name(const tap_program *program, size_t step);

@@ -162,6 +162,32 @@ typedef struct tap_backend_info {
 typedef struct tap_backend_state tap_backend_state;
 typedef struct tap_program tap_program;
 
+/* One operation's packed weights, as a store keeps them. */
+typedef struct tap_pack_request {
+    const char *name;
+    size_t n_bytes;
+    void *memory; /* given by the store, TAP_ALIGN-aligned */
+    bool filled;  /* by the store: what lies there is what was packed there before */
+} tap_pack_request;
+
+/* Memory for packed weights that outlives the program, of another origin than malloc. */
+typedef struct tap_pack_store {
+    void *user;
+    /* Called once a compilation, with all that is not shared. */
+    tap_status (*take)(void *user, tap_pack_request *requests, size_t n, tap_error *err);
+} tap_pack_store;
+
+typedef struct tap_compile_options {
+    /* A program made from the same weights at another size or with fewer outputs, or NULL: weights
+     * packed there are shared, found by operation name and not packed again. */
+    const tap_program *share;
+    const char *precision;       /* of linear layers: NULL or "f32"; "f16", "int8" */
+    const tap_pack_store *store; /* NULL: memory of the program's own */
+    /* Called from the compiling thread while weights are packed; NULL: not. */
+    void (*progress)(void *user, uint64_t done, uint64_t total);
+    void *progress_user;
+} tap_compile_options;
+
 typedef struct tap_program_info {
     size_t scratch_bytes; /* what run needs, TAP_ALIGN-aligned */
     size_t packed_bytes;  /* weights as packed, shared by the programs of one model */
@@ -175,12 +201,15 @@ typedef struct tap_backend {
     void (*close)(tap_backend_state *state);
     void (*describe)(const tap_backend_state *state, tap_backend_info *info);
 
-    /* Compiles a plan; the plan may be freed afterwards, its weights too. share, which may be NULL,
-     * is a program made from the same weights at another size or with fewer outputs: weights packed
-     * there are shared, found by operation name and not packed again. Refuses, naming the
-     * operation, what it can't do. Thread-safe. */
-    tap_status (*compile)(tap_backend_state *state, const tap_plan *plan, const tap_program *share,
-                          tap_program **program, tap_error *err);
+    /* Compiles a plan; the plan may be freed afterwards, its weights too. options may be NULL.
+     * Refuses, naming the operation, what it can't do. Thread-safe. */
+    tap_status (*compile)(tap_backend_state *state, const tap_plan *plan,
+                          const tap_compile_options *options, tap_program **program,
+                          tap_error *err);
+    /* What packed weights of this precision depend on beside the weights, "avx2-f32-1": a store
+     * keeps them under it. TAP_ERR_UNSUPPORTED: no such precision here. */
+    tap_status (*layout)(const tap_backend_state *state, const char *precision, char *text,
+                         size_t size, tap_error *err);
     /* inputs and outputs in the plan's order, dense as tap_shape says. step_ms may be NULL, else
      * n_steps values. Allocates nothing. Several runs of one program may go on at once, each with
      * its own scratch. */

@@ -1,7 +1,7 @@
 #include "probe.h"
 
 int probe_failures;
-const char *const probe_isas[] = {"scalar", "avx2", "avx512", "neon", NULL};
+const char *const probe_isas[] = {"scalar", "avx2", "avx512", "avx512vnni", "amx", "neon", NULL};
 
 enum { GUARD = 32 };
 static const uint32_t canary = 0x7fc0beef, unwritten = 0x7fc0dead;

@@ -49,7 +49,7 @@ static void option_beats_variable_beats_best(void)
     expect_chosen(NULL, "scalar", "scalar", "TAPETUM_CPU");
     expect_chosen("scalar", "nonsense", "scalar", "option");
     expect_refused("sse9", NULL, TAP_ERR_ARGUMENT, "isa: 'sse9' is not one of scalar, avx2");
-    expect_refused("", NULL, TAP_ERR_ARGUMENT, "scalar, avx2, avx512, neon");
+    expect_refused("", NULL, TAP_ERR_ARGUMENT, "scalar, avx2, avx512, avx512vnni, amx, neon");
     expect_refused(NULL, "AVX2", TAP_ERR_ARGUMENT, "TAPETUM_CPU: 'AVX2'");
 #if defined(__x86_64__)
     expect_refused("neon", NULL, TAP_ERR_UNSUPPORTED, "cannot run 'neon'");
@@ -113,7 +113,8 @@ static float *run_net(tap_backend_state *state, const struct net *net, const tap
     tap_program_info info;
     tap_error err;
     size_t n = 0, n_outputs = net->plan->n_outputs;
-    tap_status status = tap_cpu_backend.compile(state, net->plan, share, &program, &err);
+    tap_status status = tap_cpu_backend.compile(
+        state, net->plan, &(tap_compile_options){.share = share}, &program, &err);
     CHECK(status == TAP_OK, "%s", err.message);
     if (status != TAP_OK)
         exit(1);
@@ -202,7 +203,9 @@ static void programs_share_weights(tap_backend_state *state)
     for (size_t i = 0; i < 20; i++) {
         tap_program *again;
         start = tap_clock_ms();
-        CHECK(tap_cpu_backend.compile(state, small.plan, sharing, &again, NULL) == TAP_OK, "again");
+        CHECK(tap_cpu_backend.compile(state, small.plan, &(tap_compile_options){.share = sharing},
+                                      &again, NULL) == TAP_OK,
+              "again");
         least = fmin(least, tap_clock_ms() - start);
         tap_cpu_backend.free_program(again);
     }
