@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What `make bench` does: the network beside its peers, then the server's own share. Needs the
+# What `make bench` does: the networks beside their peers, then the server's own share. Needs the
 # package registry once, for the peers. BENCH_THREADS=N.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,4 +9,5 @@ cmake -S . -B build/bench -G Ninja -DCMAKE_BUILD_TYPE=Release -DTAPETUM_BENCH=ON
 cmake --build build/bench
 bench/install_peers.sh build/bench-venv
 build/bench-venv/bin/python bench/bench_network.py build/bench/bench/bench_network --threads "$threads"
+build/bench-venv/bin/python bench/bench_hamer.py build/bench/src/cli/tapetum --threads "$threads"
 /usr/bin/python3 bench/bench_server.py build/bench/src/cli/tapetum

@@ -130,14 +130,26 @@ TAP_API tap_status tap_engine_describe(const tap_engine *engine, tap_engine_info
 
 /* ---- models ------------------------------------------------------------------------------ */
 
+/* Called now and then during a long load or conversion, from the thread that asked for it; done
+ * and total in bytes. what: "packing", "writing". */
+typedef void (*tap_progress_callback)(void *user, const char *what, uint64_t done, uint64_t total);
+
 typedef struct tap_model_options {
     size_t size;
-    bool skip_gate; /* true: don't compare the packed network with the reference at load */
+    bool skip_gate;        /* true: don't compare the packed network with the reference at load */
+    const char *kind;      /* NULL: by content; else "superpoint" or "hamer", another is an error */
+    const char *precision; /* NULL: "f32"; HaMeR also "f16" (weights stored so) and "int8" */
+    const char *mano;      /* HaMeR: the user's MANO_RIGHT.pkl or .npz, docs/hamer.md; NULL: looked
+                              for, in $TAPETUM_MANO and the caches; "": none */
+    const char *cache;     /* HaMeR: folder for packed weights, which later loads map; NULL:
+                              $TAPETUM_CACHE, else ~/.cache/tapetum; "": none is read or written */
+    tap_progress_callback progress; /* NULL: none */
+    void *progress_user;
 } tap_model_options;
 
 typedef struct tap_model_info {
     size_t size;
-    const char *kind;    /* "superpoint" */
+    const char *kind;    /* "superpoint", "hamer" */
     const char *path;    /* the weights file that was read */
     const char *format;  /* "safetensors", "pytorch zip", "pytorch legacy" */
     const char *licence; /* what the weights' licence asks of the user; print it */
@@ -146,15 +158,22 @@ typedef struct tap_model_info {
     uint32_t descriptor_dim; /* 256; 0 without */
     double gate_correlation; /* least Pearson correlation with the reference; NAN if skipped */
     double load_ms;
-    size_t packed_bytes; /* memory of the packed weights */
+    size_t packed_bytes;      /* memory of the packed weights */
+    const char *precision;    /* "f32", "f16", "int8" */
+    bool cached;              /* the packed weights were mapped from the cache */
+    bool mano_available;      /* HaMeR: there is a MANO file, so answers have a mesh */
+    const char *mano_path;    /* NULL without */
+    const char *mano_licence; /* what MANO's licence asks of the user; print it; NULL without */
 } tap_model_info;
 
 TAP_API void tap_model_options_init(tap_model_options *options);
 
 /* Loads a model's weights and packs them for the engine's backend.
  * path    a folder (config.json, model.safetensors), a .safetensors file, or a PyTorch
- *         .pth/.pt/.ckpt (zip or the legacy format). The content decides, not the name. Tensors
- *         by Hugging Face's names or Magic Leap's. Nothing in a file is ever executed.
+ *         .pth/.pt/.ckpt (zip or the legacy format). The content decides, not the name. SuperPoint:
+ *         tensors by Hugging Face's names or Magic Leap's. HaMeR: the authors' checkpoint, or a
+ *         .safetensors of the same names. Nothing in a file is ever executed. HaMeR's file is
+ *         mapped: it must not be changed while the model lives.
  * Errors  TAP_ERR_NOT_FOUND, TAP_ERR_IO; TAP_ERR_FORMAT (the message names file and tensor: an LFS
  *         pointer, an HTML page, a truncated file, missing, extra, misshapen or NaN tensors);
  *         TAP_ERR_UNSUPPORTED (another kind of model); TAP_ERR_LIMIT; TAP_ERR_INTERNAL (the
@@ -172,14 +191,25 @@ TAP_API void tap_model_release(tap_model *model);
 TAP_API tap_status tap_model_describe(const tap_model *model, tap_model_info *info);
 
 /* The network as text, a line an operation: name, kind, shapes, million multiply-adds, at the
- * given input size (multiples of 8). *text is freed by the caller with tap_free. */
+ * given input size (multiples of 8; HaMeR has one size, 192 x 256, and 0 x 0 stands for it). *text
+ * is freed by the caller with tap_free. */
 TAP_API tap_status tap_model_plan(const tap_model *model, uint32_t width, uint32_t height,
                                   char **text, tap_error *err);
 
 /* Writes synthetic weights, a pure function of the tensors' names (docs/formats.md), so that
- * everything can be tried, tested and timed without licensed files. kind: "superpoint". The file
- * appears whole or not at all. */
+ * everything can be tried, tested and timed without licensed files. kind: "superpoint", "hamer"
+ * (2.7 GB) or "hamer-tiny" (the same network 600 times smaller). The file appears whole or not at
+ * all. */
 TAP_API tap_status tap_synth_write(const char *kind, const char *path, tap_error *err);
+
+/* Writes a model's needed tensors alone, as a clean .safetensors: no optimizer, no licensed extras.
+ * from      as tap_model_load's path; to: the file, whole or not at all.
+ * dtype     NULL or "f32"; "f16": rounded to nearest even.
+ * Errors    those of tap_model_load; TAP_ERR_ARGUMENT (a dtype; f16 cannot hold a value, which is
+ *           named); TAP_ERR_IO. */
+TAP_API tap_status tap_model_convert(const char *from, const char *to, const char *dtype,
+                                     tap_progress_callback progress, void *progress_user,
+                                     tap_error *err);
 
 /* Scratch memory for one run at a time; grows to the largest input seen, then allocates nothing. */
 TAP_API tap_status tap_session_create(tap_session **session, tap_model *model, tap_error *err);
@@ -337,6 +367,191 @@ TAP_API tap_status tap_keypoints_npz(const tap_keypoints *keypoints, unsigned fi
 /* The same, to a file: written beside, synced, renamed. */
 TAP_API tap_status tap_keypoints_write_npz(const tap_keypoints *keypoints, unsigned fields,
                                            const char *path, tap_error *err);
+
+/* ---- HaMeR: hands --------------------------------------------------------------------------
+ * Frames    the camera looks along +z, x goes right, y down; metres. Pixel centres are whole
+ *           numbers.
+ * Left hands  are mirrored before the network, which knows right ones only. rotmats, betas and cam
+ *           are the network's own, as the contract has them; all else is mirrored back.
+ * Source    Pavlakos et al., "Reconstructing Hands in 3D with Transformers", CVPR 2024,
+ *           arXiv:2312.05251; Romero, Tzionas, Black, "Embodied Hands", 2017 (MANO). */
+
+enum {
+    TAP_HAND_ROTATIONS = 16, /* the wrist, then index, middle, little, ring, thumb, 3 each */
+    TAP_HAND_BETAS = 10,
+    TAP_HAND_JOINTS = 21, /* OpenPose's order: wrist, thumb, index, middle, ring, little, 4 each */
+    TAP_HAND_VERTICES = 778,
+    TAP_HAND_FACES = 1538,
+    TAP_HANDS_MAX = 256 /* hands in one call */
+};
+
+/* How a box gives the side of the square that the network sees. */
+typedef enum tap_hand_policy {
+    TAP_HAND_SERVED = 0, /* its longer side times the factor: what the model's server does */
+    TAP_HAND_DEMO = 1 /* widened or heightened to 192:256 first, as upstream's demo.py: a third more
+                         for a box that is wider than tall */
+} tap_hand_policy;
+
+/* Corners in the frame's pixels; may reach beyond the frame. */
+typedef struct tap_hand_box {
+    float x1, y1, x2, y2;
+    bool is_right;
+} tap_hand_box;
+
+/* Pixels: x = fx X / Z + cx. */
+typedef struct tap_hand_camera {
+    double fx, fy, cx, cy;
+} tap_hand_camera;
+
+typedef struct tap_hamer_options {
+    size_t size;
+    const tap_hand_box *boxes; /* [n_boxes]; borrowed for the call */
+    size_t n_boxes;            /* with boxes NULL: one hand in the square at the frame's middle;
+                                  its camera is not to be trusted. With boxes, 0 gives no hands. */
+    bool is_right;             /* true; without boxes: which hand it is */
+    float rescale_factor;      /* 2.0; > 0 */
+    tap_hand_policy policy;
+    bool ready;             /* true: the picture is the network's input, 192 x 256, or 256 x 256
+                               whose sides are left out; boxes must be NULL */
+    tap_hand_camera camera; /* all 0: focal length 5000 / 256 times the longer side, around the
+                               middle, which is what HaMeR assumes */
+    tap_exif exif;          /* TAP_EXIF_APPLY, as upstream; for encoded pictures */
+    uint64_t max_pixels;    /* 64,000,000; for encoded pictures */
+} tap_hamer_options;
+
+/* A result; reused from call to call its memory grows to the largest answer and stays. */
+typedef struct tap_hands tap_hands;
+
+typedef struct tap_hands_view {
+    size_t size;
+    size_t count;
+    uint32_t image_width, image_height; /* of the picture (upright, if that was applied); 0 for
+                                           tap_hamer_crops */
+    bool box_given;                     /* false: the square in the middle, or ready */
+    bool mano_available;
+    tap_hand_policy policy;
+    float rescale_factor;
+    tap_hand_camera camera; /* the one that was used: cam_t_full and keypoints_2d go with it */
+    int exif_orientation;   /* 1..8, as found */
+    bool exif_applied;
+    double decode_ms, preprocess_ms, network_ms, mano_ms, total_ms;
+} tap_hands_view;
+
+/* Row-major; pointers are valid until the result is used for another call or freed. */
+typedef struct tap_hand_view {
+    size_t size;
+    tap_hand_box box; /* as given; without: the square's corners */
+    bool is_right;
+    double center_x, center_y,
+        side;                    /* the square in the frame's pixels, not mirrored; 0 if ready */
+    const float *rotmats;        /* [16][3][3]; 0 is the whole hand's, then MANO's 15 joints */
+    const float *rotmats_image;  /* the same in the picture's frame: of the left hand itself */
+    const float *axis_angle;     /* [16][3] of rotmats_image: axis times angle, 0..pi. For
+                                    other MANO layers: with a flat mean hand. */
+    const float *betas;          /* [10] */
+    const float *cam;            /* [3]: s, tx, ty before the crop */
+    const float *cam_t;          /* [3] before the crop's camera (focal length 5000), metres;
+                                    not mirrored back: upstream's pred_cam_t */
+    const float *cam_t_full;     /* [3] before the frame's camera; NULL if ready */
+    const float *vertices;       /* [778][3]; these and those below: NULL without MANO */
+    const float *joints;         /* [21][3] */
+    const float *keypoints_2d;   /* [21][2] joints + cam_t_full in pixels; NULL if ready */
+    const float *keypoints_crop; /* [21][2] -0.5..0.5 of the crop, not mirrored back:
+                                    upstream's pred_keypoints_2d */
+    const uint32_t *faces;       /* [1538][3], clockwise seen from outside with y down */
+} tap_hand_view;
+
+TAP_API void tap_hamer_options_init(tap_hamer_options *options);
+
+TAP_API tap_status tap_hands_create(tap_hands **hands, tap_error *err);
+TAP_API void tap_hands_free(tap_hands *hands); /* NULL is fine */
+
+/* Borrowed views. Set view->size first. TAP_ERR_ARGUMENT: no such hand, or size is not set. */
+TAP_API tap_status tap_hands_get(const tap_hands *hands, tap_hands_view *view);
+TAP_API tap_status tap_hands_at(const tap_hands *hands, size_t i, tap_hand_view *view);
+
+/* Hands in a file ("-": standard input), in an encoded picture, in pixels; one a box, in their
+ * order, each the same to the bit as in a call of its own. The picture is decoded once. hands is
+ * overwritten; after a failure it is empty.
+ * Errors  TAP_ERR_ARGUMENT (an option; a box that is not finite, empty, reversed, or wholly outside
+ *         the picture: the message has its number), those of tap_picture_decode, TAP_ERR_LIMIT
+ *         (more than TAP_HANDS_MAX boxes), TAP_ERR_INTERNAL (the network's output is not finite),
+ *         TAP_ERR_MEMORY. */
+TAP_API tap_status tap_hamer_file(tap_session *session, const char *path,
+                                  const tap_hamer_options *options, tap_hands *hands,
+                                  tap_error *err);
+TAP_API tap_status tap_hamer_encoded(tap_session *session, const void *bytes, size_t n_bytes,
+                                     const tap_hamer_options *options, tap_hands *hands,
+                                     tap_error *err);
+TAP_API tap_status tap_hamer_pixels(tap_session *session, const tap_image *image,
+                                    const tap_hamer_options *options, tap_hands *hands,
+                                    tap_error *err);
+
+/* The network on crops of the caller's own, upstream's HAMER.forward.
+ * crops   [n][3][256][width], RGB, normalised: (p / 255 - mean) / std with mean 0.485, 0.456,
+ *         0.406 and std 0.229, 0.224, 0.225. width 192, or 256 of which the middle 192 are seen.
+ *         Left hands are mirrored already, and their results are not mirrored back.
+ * Errors  TAP_ERR_ARGUMENT (a width, a value that is not finite), the rest as above. */
+TAP_API tap_status tap_hamer_crops(tap_session *session, const float *crops, size_t n,
+                                   uint32_t width, tap_hands *hands, tap_error *err);
+
+typedef enum tap_hand_drawing {
+    TAP_DRAW_BEST = 0,     /* the mesh; without MANO the box */
+    TAP_DRAW_MESH = 1,     /* shaded, over the picture */
+    TAP_DRAW_SKELETON = 2, /* the 21 joints, a colour a finger */
+    TAP_DRAW_BOX = 3       /* the box and the hand's axes: red, green, blue are x, y, z */
+} tap_hand_drawing;
+
+/* Draws the hands onto the picture they were found in (made RGB if grey).
+ * Errors  TAP_ERR_ARGUMENT (a mesh or joints of a result without MANO), TAP_ERR_MEMORY. */
+TAP_API tap_status tap_draw_hands(tap_picture *picture, const tap_hands *hands,
+                                  tap_hand_drawing drawing, tap_error *err);
+
+/* A new picture: the meshes from their side, white around. */
+TAP_API tap_status tap_draw_hands_side(tap_picture **picture, const tap_hands *hands,
+                                       uint32_t width, uint32_t height, tap_error *err);
+
+/* The meshes, where the camera sees them, closed at the wrist, to .obj, .ply or .glb, as path ends.
+ * The file appears whole or not at all.
+ * Errors  TAP_ERR_ARGUMENT (another ending, a result without MANO or hands), TAP_ERR_IO. */
+TAP_API tap_status tap_hands_write_mesh(const tap_hands *hands, const char *path, tap_error *err);
+
+/* How near the packed network is to its reference, on crops. */
+typedef struct tap_check {
+    size_t size;
+    size_t n_crops;
+    double correlation; /* the least of the crops': Pearson's, of rotmats, betas and cam (157) */
+    double max_error, mean_error; /* of those values */
+    double reference_ms;          /* spent on the reference */
+} tap_check;
+
+/* Compares on crops as in tap_hamer_crops.
+ * reference  [n][157] saved before, rotmats, betas, cam; NULL: our reference executor, on one
+ *            thread and in double: about a minute a crop of the full network.
+ * values     NULL, or [n][157]: receives the reference, to be saved. */
+TAP_API tap_status tap_hamer_check(tap_session *session, const float *crops, size_t n,
+                                   uint32_t width, const float *reference, float *values,
+                                   tap_check *check, tap_error *err);
+
+/* Errors of predicted joints or vertices, as the field reports them. */
+typedef struct tap_hand_errors {
+    size_t size;
+    size_t n_hands;
+    double mpjpe_mm;    /* mean distance after joint 0 is put on joint 0 */
+    double pa_mpjpe_mm; /* after the best similarity transform (Procrustes, by SVD) */
+} tap_hand_errors;
+
+/* predicted, truth: [n_hands][n_points][3] in metres, finite.
+ * Errors  TAP_ERR_ARGUMENT (no hands, under 3 points, a value that is not finite). */
+TAP_API tap_status tap_hand_evaluate(const float *predicted, const float *truth, size_t n_hands,
+                                     size_t n_points, tap_hand_errors *errors, tap_error *err);
+
+/* Numbers out of a file, for the two functions above: a .npy array, one of a .npz by name, or JSON
+ * (nested lists of one shape; name: the key, where the top is an object, or a number, where it is a
+ * list of several such). name may be NULL: the only one, or the first.
+ * *values, [shape...] in C order, is freed with tap_free. rank at most 8. */
+TAP_API tap_status tap_array_read(const char *path, const char *name, float **values,
+                                  size_t shape[8], size_t *rank, tap_error *err);
 
 /* ---- matching ---------------------------------------------------------------------------- */
 

@@ -92,4 +92,7 @@ tap_status tap_pixels_encode_png(const tap_pixels *pixels, uint8_t **bytes, size
 tap_status tap_pixels_encode_jpeg(const tap_pixels *pixels, int quality, uint8_t **bytes,
                                   size_t *n_bytes, tap_error *err);
 
+#include "crop.h"
+#include "mesh.h"
+
 #endif

@@ -20,11 +20,13 @@ static const float vit_epsilon = 1e-6f, head_epsilon = 1e-5f;
 
 struct tap_hamer {
     tap_hamer_config config;
+    const tap_weights *weights;
+    const tap_tensor **found;
     const float **tensors; /* in the order of hamer_tensors.c; borrowed, or in copies */
     float **copies;        /* as long; NULL where borrowed */
     uint64_t n_parameters;
 
-    /* Made at load. */
+    /* Made by tap_hamer_read. */
     float *positions;    /* [192][dim]: pos_embed[1 + t] + pos_embed[0] */
     float *kv;           /* [layers][2 inner][dim]: to_kv of all layers, which share their input */
     float *readout;      /* [109][head_dim] */
@@ -157,13 +159,13 @@ static tap_status check_finite(const tap_tensor *tensor, const char *file, tap_e
                                file, tensor->name);
 }
 
-static tap_status take_tensor(tap_hamer *model, const tap_weights *weights, size_t i,
-                              tap_error *err)
+/* Checks that the tensor is there and of the right shape. */
+static tap_status find_tensor(tap_hamer *model, size_t i, tap_error *err)
 {
-    const char *file = tap_weights_file(weights);
+    const char *file = tap_weights_file(model->weights);
     tap_hamer_tensor wanted;
     tap_hamer_tensor_at(&wanted, &model->config, i);
-    const tap_tensor *tensor = tap_weights_find(weights, wanted.name);
+    const tap_tensor *tensor = tap_weights_find(model->weights, wanted.name);
     if (tensor == NULL)
         return tap_fail(err, TAP_ERR_FORMAT,
                         "%s: tensor '%s' is missing; the file is not a whole HaMeR, fetch or "
@@ -171,13 +173,21 @@ static tap_status take_tensor(tap_hamer *model, const tap_weights *weights, size
                         file, wanted.name);
     TAP_TRY(check_shape(tensor, &wanted, file, err));
     model->n_parameters += tensor->n_elements;
-    if (is_ready(tensor)) {
-        model->tensors[i] = (const void *)tensor->data;
+    model->found[i] = tensor;
+    model->tensors[i] = (const void *)tensor->data; /* not to be read before tap_hamer_read */
+    return TAP_OK;
+}
+
+static tap_status read_tensor(tap_hamer *model, size_t i, tap_error *err)
+{
+    const char *file = tap_weights_file(model->weights);
+    const tap_tensor *tensor = model->found[i];
+    if (is_ready(tensor))
         return check_finite(tensor, file, err);
-    }
-    model->copies[i] = tap_alloc(tensor->n_elements, sizeof(float));
     if (model->copies[i] == NULL)
-        return tap_fail(err, TAP_ERR_MEMORY, "%s: out of memory for '%s'", file, wanted.name);
+        model->copies[i] = tap_alloc(tensor->n_elements, sizeof(float));
+    if (model->copies[i] == NULL)
+        return tap_fail(err, TAP_ERR_MEMORY, "%s: out of memory for '%s'", file, tensor->name);
     model->tensors[i] = model->copies[i];
     return tap_tensor_to_f32(tensor, file, model->copies[i], err);
 }
@@ -257,22 +267,10 @@ static void join_readouts(tap_hamer *model)
     }
 }
 
-static tap_status fold(tap_hamer *model, const char *file, tap_error *err)
+static void fold(tap_hamer *model, double *work)
 {
     const tap_hamer_config *c = &model->config;
     size_t kv = 2 * c->head_inner * c->dim;
-    double *work = tap_alloc(3 * c->head_dim + c->head_inner, sizeof *work);
-    model->positions = tap_alloc(TAP_HAMER_TOKENS * c->dim, sizeof(float));
-    model->kv = tap_alloc(c->head_depth * kv, sizeof(float));
-    model->readout = tap_alloc(TAP_HAMER_OUTPUTS * c->head_dim, sizeof(float));
-    model->readout_bias = tap_alloc(TAP_HAMER_OUTPUTS, sizeof(float));
-    model->first_query = tap_alloc(c->head_inner, sizeof(float));
-    model->first_bias = tap_alloc(c->head_dim, sizeof(float));
-    if (work == NULL || model->positions == NULL || model->kv == NULL || model->readout == NULL ||
-        model->readout_bias == NULL || model->first_query == NULL || model->first_bias == NULL) {
-        free(work);
-        return tap_fail(err, TAP_ERR_MEMORY, "%s: out of memory", file);
-    }
     const float *table = model->tensors[TAP_HAMER_POS_EMBED];
     for (size_t i = 0; i < TAP_HAMER_TOKENS * c->dim; i++)
         model->positions[i] = table[c->dim + i] + table[i % c->dim];
@@ -281,39 +279,73 @@ static tap_status fold(tap_hamer *model, const char *file, tap_error *err)
                kv * sizeof(float));
     join_readouts(model);
     fold_token(model, work);
-    free(work);
-    return TAP_OK;
 }
 
 /* ---- the model --------------------------------------------------------------------------------
  */
 
+static tap_status make_model(tap_hamer *model, tap_error *err)
+{
+    const tap_hamer_config *c = &model->config;
+    size_t n = tap_hamer_n_tensors(c);
+    model->tensors = calloc(n, sizeof *model->tensors);
+    model->found = calloc(n, sizeof *model->found);
+    model->copies = calloc(n, sizeof *model->copies);
+    model->positions = tap_alloc(TAP_HAMER_TOKENS * c->dim, sizeof(float));
+    model->kv = tap_alloc(c->head_depth * 2 * c->head_inner * c->dim, sizeof(float));
+    model->readout = tap_alloc(TAP_HAMER_OUTPUTS * c->head_dim, sizeof(float));
+    model->readout_bias = tap_alloc(TAP_HAMER_OUTPUTS, sizeof(float));
+    model->first_query = tap_alloc(c->head_inner, sizeof(float));
+    model->first_bias = tap_alloc(c->head_dim, sizeof(float));
+    if (model->tensors == NULL || model->found == NULL || model->copies == NULL ||
+        model->positions == NULL || model->kv == NULL || model->readout == NULL ||
+        model->readout_bias == NULL || model->first_query == NULL || model->first_bias == NULL)
+        return tap_fail(err, TAP_ERR_MEMORY, "%s: out of memory", tap_weights_file(model->weights));
+    for (size_t i = 0; i < n; i++)
+        TAP_TRY(find_tensor(model, i, err));
+    return TAP_OK;
+}
+
 tap_status tap_hamer_create(tap_hamer **out, const tap_weights *weights, tap_error *err)
 {
-    const char *file = tap_weights_file(weights);
     *out = NULL;
     tap_hamer_config config;
     TAP_TRY(read_config(&config, weights, err));
     tap_hamer *model = calloc(1, sizeof *model);
     if (model == NULL)
-        return tap_fail(err, TAP_ERR_MEMORY, "%s: out of memory", file);
-    size_t n = tap_hamer_n_tensors(&config);
+        return tap_fail(err, TAP_ERR_MEMORY, "%s: out of memory", tap_weights_file(weights));
     model->config = config;
-    model->tensors = calloc(n, sizeof *model->tensors);
-    model->copies = calloc(n, sizeof *model->copies);
-    tap_status status = TAP_OK;
-    if (model->tensors == NULL || model->copies == NULL)
-        status = tap_fail(err, TAP_ERR_MEMORY, "%s: out of memory", file);
-    for (size_t i = 0; status == TAP_OK && i < n; i++)
-        status = take_tensor(model, weights, i, err);
-    if (status == TAP_OK)
-        status = fold(model, file, err);
+    model->weights = weights;
+    tap_status status = make_model(model, err);
     if (status != TAP_OK) {
         tap_hamer_free(model);
         return status;
     }
     *out = model;
     return TAP_OK;
+}
+
+tap_status tap_hamer_read(tap_hamer *model, tap_error *err)
+{
+    const tap_hamer_config *c = &model->config;
+    for (size_t i = 0; i < tap_hamer_n_tensors(c); i++)
+        TAP_TRY(read_tensor(model, i, err));
+    double *work = tap_alloc(3 * c->head_dim + c->head_inner, sizeof *work);
+    if (work == NULL)
+        return tap_fail(err, TAP_ERR_MEMORY, "%s: out of memory", tap_weights_file(model->weights));
+    fold(model, work);
+    free(work);
+    return TAP_OK;
+}
+
+void tap_hamer_forget(tap_hamer *model)
+{
+    for (size_t i = 0; i < tap_hamer_n_tensors(&model->config); i++) {
+        free(model->copies[i]);
+        model->copies[i] = NULL;
+        model->tensors[i] = (const void *)model->found[i]->data;
+    }
+    tap_weights_rest(model->weights);
 }
 
 void tap_hamer_free(tap_hamer *model)
@@ -323,6 +355,7 @@ void tap_hamer_free(tap_hamer *model)
     for (size_t i = 0; model->copies != NULL && i < tap_hamer_n_tensors(&model->config); i++)
         free(model->copies[i]);
     free(model->copies);
+    free(model->found);
     free(model->tensors);
     free(model->positions);
     free(model->kv);
@@ -441,7 +474,8 @@ static tap_buffer add_layer(struct builder *builder, size_t layer, size_t n, tap
                   c->head_dim, false, x);
 }
 
-static void build(struct builder *builder, size_t n)
+/* n pictures of so many rows of patches. */
+static void build(struct builder *builder, size_t n, size_t rows)
 {
     const tap_hamer *model = builder->model;
     const tap_hamer_config *c = &model->config;
@@ -453,8 +487,8 @@ static void build(struct builder *builder, size_t n)
                              .kernel = PATCH,
                              .stride = PATCH,
                              .padding = PATCH_PADDING,
-                             .picture_height = TAP_HAMER_HEIGHT};
-    tap_buffer x = tap_plan_input(plan, (tap_shape){n * TAP_HAMER_HEIGHT, TAP_HAMER_WIDTH, 3});
+                             .picture_height = rows * PATCH};
+    tap_buffer x = tap_plan_input(plan, (tap_shape){n * rows * PATCH, TAP_HAMER_WIDTH, 3});
     x = tap_plan_patch_embed(plan, x, "backbone.patch_embed.proj", &embed);
     for (size_t block = 0; block < c->depth; block++)
         x = add_block(builder, block, x);
@@ -472,16 +506,14 @@ static void build(struct builder *builder, size_t n)
                                  model->readout_bias, TAP_HAMER_OUTPUTS, false, -1));
 }
 
-tap_status tap_hamer_plan(const tap_hamer *model, size_t n, tap_plan **out, tap_error *err)
+static tap_status make_plan(tap_plan **out, const tap_hamer *model, size_t n, size_t rows,
+                            tap_error *err)
 {
-    enum { MAX_CROPS = 1024 };
-    *out = NULL;
-    if (n == 0 || n > MAX_CROPS)
-        return tap_fail(err, TAP_ERR_ARGUMENT, "%zu crops at once: 1 to %d", n, MAX_CROPS);
     tap_plan *plan;
+    *out = NULL;
     TAP_TRY(tap_plan_create(&plan, err));
     struct builder builder = {.model = model, .plan = plan};
-    build(&builder, n);
+    build(&builder, n, rows);
     tap_status status = tap_plan_finish(plan, err);
     if (status != TAP_OK) {
         tap_plan_free(plan);
@@ -489,4 +521,18 @@ tap_status tap_hamer_plan(const tap_hamer *model, size_t n, tap_plan **out, tap_
     }
     *out = plan;
     return TAP_OK;
+}
+
+tap_status tap_hamer_plan(const tap_hamer *model, size_t n, tap_plan **plan, tap_error *err)
+{
+    enum { MAX_CROPS = 1024 };
+    *plan = NULL;
+    if (n == 0 || n > MAX_CROPS)
+        return tap_fail(err, TAP_ERR_ARGUMENT, "%zu crops at once: 1 to %d", n, MAX_CROPS);
+    return make_plan(plan, model, n, TAP_HAMER_HEIGHT / PATCH, err);
+}
+
+tap_status tap_hamer_gate_plan(const tap_hamer *model, tap_plan **plan, tap_error *err)
+{
+    return make_plan(plan, model, 1, 1, err);
 }

@@ -1,4 +1,4 @@
-/* HaMeR's network: checkpoint tensors to a plan. Private to models until the public functions come.
+/* HaMeR's network: checkpoint tensors to a plan.
  * Pavlakos et al., "Reconstructing Hands in 3D with Transformers", CVPR 2024, arXiv:2312.05251. */
 #ifndef TAP_MODELS_HAMER_H
 #define TAP_MODELS_HAMER_H
@@ -26,20 +26,31 @@ extern const tap_hamer_config tap_hamer_full, tap_hamer_tiny;
 
 typedef struct tap_hamer tap_hamer;
 
-/* Takes the tensors by the authors' names; every size is read from them. discriminator.*, mano.*
+/* Finds the tensors by the authors' names; every size is read from them. discriminator.*, mano.*
  * (licensed data that training saved along) and any other name are left alone. weights must outlive
- * the model: float32 tensors are used where they lie.
+ * the model. No value is read yet: that is for those who have them packed already.
  * Errors  TAP_ERR_UNSUPPORTED (another kind of model, widths whose number of heads is not known),
- *         TAP_ERR_FORMAT (a tensor missing, misshapen, NaN: file and tensor are named),
- *         TAP_ERR_LIMIT, TAP_ERR_MEMORY. */
+ *         TAP_ERR_FORMAT (a tensor missing or misshapen: file and tensor are named), TAP_ERR_LIMIT,
+ *         TAP_ERR_MEMORY. */
 tap_status tap_hamer_create(tap_hamer **model, const tap_weights *weights, tap_error *err);
+/* Reads all values, float32 where they lie, others into copies, and works out what no image
+ * changes. Errors: TAP_ERR_FORMAT (a NaN or an infinity: file and tensor are named),
+ * TAP_ERR_UNSUPPORTED (integers), TAP_ERR_MEMORY. */
+tap_status tap_hamer_read(tap_hamer *model, tap_error *err);
+/* Gives back the memory of what has been read, once a backend has packed it. */
+void tap_hamer_forget(tap_hamer *model);
 void tap_hamer_free(tap_hamer *model); /* NULL is fine */
 const tap_hamer_config *tap_hamer_describe(const tap_hamer *model);
 uint64_t tap_hamer_parameters(const tap_hamer *model);
 
 /* n crops above each other [n * 256][192][3], RGB, normalised, to [n][1][109]: the pose (rot6d, 16
- * x 6), the betas, the camera. The plan borrows the model's tensors. */
+ * x 6), the betas, the camera. The plan borrows the model's tensors, whose values it may look at
+ * only between tap_hamer_read and tap_hamer_forget. */
 tap_status tap_hamer_plan(const tap_hamer *model, size_t n, tap_plan **plan, tap_error *err);
+
+/* The same network on a picture of one row of patches, [16][192][3]: every weight, a sixteenth of
+ * the work. For the warm-up gate, since the reference executor takes a minute for a whole crop. */
+tap_status tap_hamer_gate_plan(const tap_hamer *model, tap_plan **plan, tap_error *err);
 
 /* Writes the synthetic weights of docs/formats.md under the checkpoint's names. */
 tap_status tap_synth_hamer(const char *path, const tap_hamer_config *config, tap_error *err);

@@ -1,5 +1,5 @@
 /* hand: what stands around HaMeR's network: from a box to the square it looks at, from its camera
- * to the frame's. Pure functions. Private to models until the public functions come.
+ * to the frame's. Pure functions.
  *
  * Frames    the camera looks along +z, x goes right, y down; metres. Pixel centres are whole
  *           numbers.
@@ -11,13 +11,6 @@
 #include "core/core.h"
 
 /* ---- boxes (hand_box.c) ---------------------------------------------------------------------- */
-
-/* How a box gives the side of the square. */
-typedef enum tap_hand_policy {
-    TAP_HAND_SERVED = 0, /* its longer side times the factor: what the model's server does */
-    TAP_HAND_DEMO = 1 /* widened or heightened to 192:256 first, as upstream's demo.py: a third more
-                         for a box that is wider than tall */
-} tap_hand_policy;
 
 /* A square in the frame, unmirrored; it may lie outside. */
 typedef struct tap_hand_region {
@@ -36,11 +29,6 @@ tap_status tap_hand_region_of(tap_hand_region *region, const float box[4], size_
 tap_hand_region tap_hand_region_center(uint32_t width, uint32_t height);
 
 /* ---- camera (hand_camera.c) ------------------------------------------------------------------ */
-
-/* Pixels: x = fx X / Z + cx. */
-typedef struct tap_hand_camera {
-    double fx, fy, cx, cy;
-} tap_hand_camera;
 
 /* The one that HaMeR assumes: focal length 5000 / 256 times the longer side, around the middle. */
 tap_hand_camera tap_hand_camera_assumed(uint32_t width, uint32_t height);
@@ -78,6 +66,11 @@ void tap_hand_affine(float *xy, const float *crop_xy, size_t n, const tap_hand_r
  * stays outside. */
 void tap_hand_mirror_points(float *xyz, size_t n);
 void tap_hand_mirror_faces(uint32_t *faces, size_t n);
+
+/* The rotation [3][3] that six numbers stand for: a1, then a2, its first two columns before they
+ * are made orthonormal (Zhou and others, "On the Continuity of Rotation Representations in Neural
+ * Networks", CVPR 2019). Never NaN for finite numbers; zeros give zeros. */
+void tap_hand_rotation_6d(float rotation[9], const float six[6]);
 
 /* A rotation [3][3] of the mirrored hand as one of the left hand, M R M with M = diag(-1, 1, 1); in
  * place. */

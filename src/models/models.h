@@ -7,6 +7,10 @@
 #include "net/net.h"
 #include "weights/weights.h"
 
+#include "hamer.h"
+#include "hand.h"
+#include "mano.h"
+
 /* ---- SuperPoint: the network (superpoint.c) ------------------------------------------------ */
 
 /* The network's tensors, checked and widened to float32. Immutable. */
