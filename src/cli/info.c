@@ -4,10 +4,12 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct settings {
     bool kernels;
     const char *plan, *size, *isa;
+    unsigned precision; /* index in tap_cli_precisions */
     uint32_t n_threads;
 };
 
@@ -16,41 +18,61 @@ static const tap_option options[] = {
      offsetof(struct settings, kernels), 0, 0, NULL},
     {"plan", 'p', "WEIGHTS", "load these weights and print their network, a line an\noperation",
      TAP_OPTION_TEXT, offsetof(struct settings, plan), 0, 0, NULL},
-    {"size", 's', "WxH", "the plan's input, multiples of 8 (640x480)", TAP_OPTION_TEXT,
-     offsetof(struct settings, size), 0, 0, NULL},
+    {"size", 's', "WxH", "the plan's input, multiples of 8 (640x480); HaMeR has one\nsize only",
+     TAP_OPTION_TEXT, offsetof(struct settings, size), 0, 0, NULL},
+    {"precision", 0, "HOW", "of the plan's weights, HaMeR: f32 (default), f16 or int8",
+     TAP_OPTION_CHOICE, offsetof(struct settings, precision), 0, 0, tap_cli_precisions},
     {"threads", 't', "N", "as the other verbs' --threads", TAP_OPTION_U32,
      offsetof(struct settings, n_threads), 0, 256, NULL},
     {"isa", 0, "NAME", "as the other verbs' --isa", TAP_OPTION_TEXT, offsetof(struct settings, isa),
      0, 0, NULL},
     {.name = NULL}};
 
-static void print_weights(void)
+static void print_weights(const tap_cli_kind *kind)
 {
     char *path;
     tap_error err;
-    if (tap_cli_find_weights(&path, NULL, &err) == TAP_OK)
-        printf("weights    %s\n", path);
+    if (tap_cli_find_weights(&path, kind, NULL, &err) == TAP_OK)
+        printf("%-10s %s\n", kind->name, path);
     else
-        printf("weights    none; type 'tapetum fetch superpoint'\n");
+        printf("%-10s no weights; type 'tapetum fetch %s'\n", kind->name, kind->name);
     free(path);
 }
 
-static tap_status print_plan(tap_engine *engine, const char *weights, uint32_t width,
+static void print_model(const tap_model_info *info)
+{
+    bool hamer = strcmp(info->kind, "hamer") == 0;
+    printf("\nmodel      %s\nfile       %s (%s)\nparameters %llu\nprecision  %s\n", info->kind,
+           info->path, info->format, (unsigned long long)info->n_parameters, info->precision);
+    printf("packed     %.1f MiB%s\n", (double)info->packed_bytes / (1 << 20),
+           info->cached ? ", mapped from the cache" : "");
+    if (hamer)
+        printf("mano       %s\n", info->mano_available ? info->mano_path : "none");
+    printf("gate       %.6f correlation with the reference\nloaded in  %.0f ms\n",
+           info->gate_correlation, info->load_ms);
+}
+
+static tap_status print_plan(tap_engine *engine, const struct settings *settings, uint32_t width,
                              uint32_t height, tap_error *err)
 {
     tap_model *model;
     char *text = NULL;
     tap_model_info info = {.size = sizeof info};
-    TAP_TRY(tap_model_load(&model, engine, weights, NULL, err));
+    tap_model_options load;
+    tap_model_options_init(&load);
+    load.precision = tap_cli_precisions[settings->precision];
+    TAP_TRY(tap_model_load(&model, engine, settings->plan, &load, err));
     tap_status status = tap_model_describe(model, &info);
-    if (status == TAP_OK)
-        status = tap_model_plan(model, width, height, &text, err);
     if (status == TAP_OK) {
-        printf("\nmodel      %s\nfile       %s (%s)\nparameters %llu\npacked     %.1f MiB\n"
-               "gate       %.6f correlation with the reference\nloaded in  %.0f ms\n\n%s",
-               info.kind, info.path, info.format, (unsigned long long)info.n_parameters,
-               (double)info.packed_bytes / (1 << 20), info.gate_correlation, info.load_ms, text);
-        printf("\n%s\n", info.licence);
+        bool given = settings->size != NULL, fixed = strcmp(info.kind, "hamer") == 0;
+        status = fixed && !given ? tap_model_plan(model, 0, 0, &text, err)
+                                 : tap_model_plan(model, width, height, &text, err);
+    }
+    if (status == TAP_OK) {
+        print_model(&info);
+        printf("\n%s\n%s\n", text, info.licence);
+        if (info.mano_licence != NULL)
+            printf("%s\n", info.mano_licence);
     }
     tap_free(text);
     tap_model_release(model);
@@ -88,10 +110,11 @@ static int run(const tap_verb *verb, int argc, char **argv)
     if (tap_engine_describe(engine, &info) == TAP_OK)
         printf("%s\nbackend    %s\nisa        %s (%s)\nthreads    %u (%s)\n", tap_build_info(),
                info.backend, info.isa, info.isa_reason, info.n_threads, info.threads_reason);
-    print_weights();
+    print_weights(&tap_cli_superpoint);
+    print_weights(&tap_cli_hamer);
     if (settings.kernels)
         printf("\n%s", info.kernels);
-    if (settings.plan != NULL && print_plan(engine, settings.plan, width, height, &err) != TAP_OK) {
+    if (settings.plan != NULL && print_plan(engine, &settings, width, height, &err) != TAP_OK) {
         tap_cli_complain("%s", err.message);
         status = TAP_EXIT_WEIGHTS;
     }

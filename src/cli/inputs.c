@@ -90,6 +90,57 @@ void tap_inputs_free(tap_inputs *inputs)
     *inputs = (tap_inputs){0};
 }
 
+int tap_inputs_gather(tap_inputs *inputs, const tap_verb *verb, int argc, char **argv, int operand)
+{
+    tap_error err;
+    size_t n_stdin = 0;
+    if (operand == argc)
+        return tap_cli_usage(verb, "no picture is given");
+    inputs->several = argc - operand > 1;
+    for (int i = operand; i < argc; i++) {
+        size_t before = inputs->n;
+        n_stdin += strcmp(argv[i], "-") == 0;
+        if (tap_inputs_add(inputs, argv[i], &err) != TAP_OK) {
+            tap_cli_complain("%s", err.message);
+            inputs->failed = true;
+        } else if (inputs->n - before > 1 || strcmp(inputs->paths[before], argv[i]) != 0) {
+            inputs->several = true; /* a folder, even of one picture */
+        }
+    }
+    if (n_stdin > 1)
+        return tap_cli_usage(verb, "-: standard input can be read once only");
+    return -1;
+}
+
+int tap_inputs_run(const tap_inputs *inputs, bool quiet,
+                   bool (*one)(void *user, tap_progress *progress, const char *input), void *user)
+{
+    tap_progress progress;
+    bool failed = inputs->failed;
+    tap_progress_begin(&progress, inputs->n, inputs->several && !quiet);
+    for (size_t i = 0; i < inputs->n; i++) {
+        tap_progress_show(&progress, i, inputs->paths[i]);
+        if (!one(user, &progress, inputs->paths[i]))
+            failed = true;
+        if (ferror(stdout))
+            break; /* nobody would read the rest */
+    }
+    tap_progress_clear(&progress);
+    return tap_cli_finish(failed ? TAP_EXIT_FAILED : TAP_EXIT_OK);
+}
+
+bool tap_inputs_complain(tap_progress *progress, const char *input, bool named,
+                         const tap_error *err)
+{
+    tap_progress_clear(progress);
+    if (named)
+        tap_cli_complain("%s", err->message);
+    else
+        tap_cli_complain("%s: %s", strcmp(input, "-") == 0 ? "standard input" : input,
+                         err->message);
+    return false;
+}
+
 static const char *last_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -131,7 +182,8 @@ static int compare_names(const void *a, const void *b)
     return strcmp(last_name(*(char *const *)a), last_name(*(char *const *)b));
 }
 
-tap_status tap_inputs_check_names(const tap_inputs *inputs, tap_error *err)
+/* Several inputs of one last name would overwrite one another. */
+static tap_status check_names(const tap_inputs *inputs, tap_error *err)
 {
     if (inputs->n < 2)
         return TAP_OK;
@@ -147,5 +199,18 @@ tap_status tap_inputs_check_names(const tap_inputs *inputs, tap_error *err)
                               "%s and %s: their results would have one name: run them apart",
                               sorted[i - 1], sorted[i]);
     free(sorted);
+    return status;
+}
+
+int tap_inputs_check_targets(const tap_inputs *inputs, const tap_verb *verb,
+                             const char *const *targets, size_t n_targets)
+{
+    tap_error err;
+    int status = -1;
+    for (size_t i = 0; i < n_targets && status < 0; i++) {
+        status = tap_cli_check_target(verb, targets[i], inputs->several);
+        if (status < 0 && targets[i] != NULL && check_names(inputs, &err) != TAP_OK)
+            status = tap_cli_usage(verb, "%s", err.message);
+    }
     return status;
 }

@@ -4,8 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static const tap_verb *const verbs[] = {&tap_verb_superpoint, &tap_verb_match, &tap_verb_serve,
-                                        &tap_verb_fetch,      &tap_verb_synth, &tap_verb_info};
+static const tap_verb *const verbs[] = {&tap_verb_superpoint, &tap_verb_match, &tap_verb_hamer,
+                                        &tap_verb_serve,      &tap_verb_fetch, &tap_verb_synth,
+                                        &tap_verb_info};
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 
 static const char try_help[] = "type 'tapetum --help'";
@@ -26,6 +27,7 @@ static void print_help(void)
          "  tapetum superpoint photo.jpg --draw points.png   # find keypoints, see them\n"
          "  tapetum superpoint photos/ --json > points.jsonl # a folder, one object a line\n"
          "  tapetum match left.jpg right.jpg --draw both.png # which points are the same\n"
+         "  tapetum hamer photo.jpg --bbox 218,38,378,200 --draw hand.png   # a hand's shape\n"
          "  tapetum serve superpoint                         # HTTP on 127.0.0.1:20000\n"
          "\n"
          "Verbs:");

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_FILE_BYTES = 1 << 30 };
-
 struct settings {
     tap_cli_model_settings model;
     tap_cli_points_settings points;
@@ -44,7 +42,7 @@ static tap_status find_points(struct pair *pair, int i, const tap_cli_model *mod
                               const tap_superpoint_options *asked, tap_error *err)
 {
     tap_error inner;
-    TAP_TRY(tap_bytes_read(&pair->bytes[i], pair->names[i], MAX_FILE_BYTES, err));
+    TAP_TRY(tap_bytes_read(&pair->bytes[i], pair->names[i], TAP_PICTURE_BYTES, err));
     TAP_TRY(tap_keypoints_create(&pair->points[i], err));
     tap_status status = tap_superpoint_encoded(model->session, pair->bytes[i].data,
                                                pair->bytes[i].size, asked, pair->points[i], &inner);
@@ -164,7 +162,7 @@ static int run(const tap_verb *verb, int argc, char **argv)
         return tap_cli_usage(verb, "%s", err.message);
     status = tap_cli_check_target(verb, settings.draw, false);
     if (status < 0)
-        status = tap_cli_open(&model, &settings.model);
+        status = tap_cli_open(&model, &tap_cli_superpoint, &settings.model);
     if (status >= 0)
         return status;
     status = run_pair(&pair, &settings, &model);
@@ -183,6 +181,7 @@ const tap_verb tap_verb_match = {
         "Pairs are mutual nearest neighbours by dot product of descriptors. One of A and B may\n"
         "be - for standard input.\n",
     .groups = {{options, 0},
+               {tap_cli_superpoint_weights, offsetof(struct settings, model)},
                {tap_cli_model_options, offsetof(struct settings, model)},
                {tap_cli_points_options, offsetof(struct settings, points)}},
     .run = run};

@@ -1,14 +1,11 @@
-/* Weights found, engine opened, model loaded: what the verbs that run SuperPoint share. */
+/* Engine opened, model loaded, and the options of the verbs that do so. */
 #include "cli.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char default_repo[] = "magic-leap-community/superpoint";
-static const char default_revision[] = "734450e9ffe229074f5998494ddc615475cdb20a";
-
-const char *const tap_cli_weights_files[2] = {"config.json", "model.safetensors"};
+const char *const tap_cli_precisions[] = {"f32", "f16", "int8", NULL};
 
 static const char *const nms[] = {"single", "iterative", NULL};
 static const char *const gray[] = {"first", "luma", NULL};
@@ -23,16 +20,36 @@ _Static_assert(sizeof(tap_nms) == sizeof(unsigned), "options.c writes an enum as
 #define FIELD(name) offsetof(tap_cli_model_settings, name)
 
 const tap_option tap_cli_model_options[] = {
+    {"threads", 't', "N", "1 to 256; 0, the default: one for each CPU allowed", TAP_OPTION_U32,
+     FIELD(n_threads), 0, 256, NULL},
+    {"isa", 0, "NAME",
+     "scalar, avx2, avx512, avx512vnni, amx or neon; else\n$TAPETUM_CPU, else the best",
+     TAP_OPTION_TEXT, FIELD(isa), 0, 0, NULL},
+    {"quiet", 'q', NULL, "no word about weights and licence, no progress bar", TAP_OPTION_ON,
+     FIELD(quiet), 0, 0, NULL},
+    {.name = NULL}};
+
+const tap_option tap_cli_superpoint_weights[] = {
     {"weights", 'w', "PATH",
      "folder, .safetensors, .pth, .pt or .ckpt; else $SP_WEIGHTS_DIR,\n"
      "else what `tapetum fetch superpoint` brought",
      TAP_OPTION_TEXT, FIELD(weights), 0, 0, NULL},
-    {"threads", 't', "N", "1 to 256; 0, the default: one for each CPU allowed", TAP_OPTION_U32,
-     FIELD(n_threads), 0, 256, NULL},
-    {"isa", 0, "NAME", "scalar, avx2, avx512 or neon; else $TAPETUM_CPU, else the best",
-     TAP_OPTION_TEXT, FIELD(isa), 0, 0, NULL},
-    {"quiet", 'q', NULL, "no word about weights and licence, no progress bar", TAP_OPTION_ON,
-     FIELD(quiet), 0, 0, NULL},
+    {.name = NULL}};
+
+const tap_option tap_cli_hamer_weights[] = {
+    {"weights", 'w', "PATH",
+     "hamer.ckpt, its folder, or .safetensors; else\n"
+     "$HAMER_WEIGHTS_DIR, else what `tapetum fetch hamer` brought",
+     TAP_OPTION_TEXT, FIELD(weights), 0, 0, NULL},
+    {"precision", 0, "HOW", "f32 (default), f16 (stored) or int8", TAP_OPTION_CHOICE,
+     FIELD(precision), 0, 0, tap_cli_precisions},
+    {.name = NULL}};
+
+const tap_option tap_cli_mano_options[] = {
+    {"mano", 0, "FILE",
+     "MANO_RIGHT.pkl or .npz, for a mesh; `none`; else $TAPETUM_MANO,\n"
+     "else the caches' (docs/hamer.md)",
+     TAP_OPTION_TEXT, FIELD(mano), 0, 0, NULL},
     {.name = NULL}};
 
 #undef FIELD
@@ -61,44 +78,59 @@ const tap_option tap_cli_points_options[] = {
      FIELD(options.max_pixels), 1, 4294967295.0, NULL},
     {.name = NULL}};
 
-static const char *environment(const char *name, const char *otherwise)
+void tap_cli_show_progress(void *user, const char *what, uint64_t done, uint64_t total)
 {
-    const char *value = getenv(name);
-    return value != NULL && value[0] != '\0' ? value : otherwise;
+    tap_progress *progress = user;
+    progress->total = total;
+    tap_progress_show(progress, done, what);
 }
 
-tap_hub_repo tap_cli_repo(void)
+static tap_status load(tap_cli_model *model, const tap_cli_kind *kind,
+                       const tap_cli_model_settings *settings, tap_error *err)
 {
-    const char *id = environment("HF_MODEL", default_repo);
-    /* Another repository has no such commit. */
-    const char *otherwise = strcmp(id, default_repo) == 0 ? default_revision : "main";
-    return (tap_hub_repo){.id = id, .revision = environment("TT_WEIGHTS_REVISION", otherwise)};
-}
-
-tap_status tap_cli_find_weights(char **path, const char *given, tap_error *err)
-{
-    const char *chosen = given != NULL ? given : environment("SP_WEIGHTS_DIR", NULL);
-    tap_hub_repo repo = tap_cli_repo();
-    *path = NULL;
-    if (chosen != NULL) {
-        *path = strdup(chosen);
-        return *path != NULL ? TAP_OK : tap_fail(err, TAP_ERR_MEMORY, "out of memory for a path");
+    char *path;
+    tap_progress progress;
+    tap_model_options options;
+    tap_model_options_init(&options);
+    options.kind = kind->name;
+    options.skip_gate = settings->skip_gate;
+    options.progress = tap_cli_show_progress;
+    options.progress_user = &progress;
+    if (kind == &tap_cli_hamer) {
+        options.precision = tap_cli_precisions[settings->precision];
+        options.mano = settings->mano;
+        if (settings->mano != NULL && strcmp(settings->mano, "none") == 0)
+            options.mano = "";
     }
-    tap_error reason;
-    tap_status status = tap_hub_find(path, NULL, &repo, tap_cli_weights_files, 2, &reason);
-    if (status == TAP_ERR_NOT_FOUND)
-        return tap_fail(err, status,
-                        "weights: neither --weights nor $SP_WEIGHTS_DIR is given, and the cache "
-                        "has none of %s: type 'tapetum fetch superpoint' once (academic or "
-                        "non-profit, non-commercial research only), or give --weights PATH",
-                        repo.id);
-    return status == TAP_OK ? TAP_OK : tap_fail(err, status, "weights: %s", reason.message);
+    TAP_TRY(tap_cli_find_weights(&path, kind, settings->weights, err));
+    tap_progress_begin(&progress, 0, !settings->quiet);
+    tap_status status = tap_model_load(&model->model, model->engine, path, &options, err);
+    tap_progress_clear(&progress);
+    free(path);
+    TAP_TRY(status);
+    return tap_session_create(&model->session, model->model, err);
 }
 
-int tap_cli_open(tap_cli_model *model, const tap_cli_model_settings *settings)
+static void say_what_was_loaded(const tap_cli_model *model, const tap_cli_kind *kind,
+                                const tap_cli_model_settings *settings)
+{
+    tap_model_info info = {.size = sizeof info};
+    if (settings->quiet || tap_model_describe(model->model, &info) != TAP_OK)
+        return;
+    bool hamer = kind == &tap_cli_hamer;
+    const char *remark = !hamer && !info.has_descriptors ? "; a detector, no descriptors" : "";
+    fprintf(stderr, "weights: %s (%s%s). %s\n", info.path, info.format, remark, info.licence);
+    if (info.mano_available)
+        fprintf(stderr, "MANO: %s. %s\n", info.mano_path, info.mano_licence);
+    else if (hamer && settings->mano == NULL)
+        fprintf(stderr, "MANO: none found, so hands have no mesh and no joints: give --mano "
+                        "MANO_RIGHT.pkl, or see docs/hamer.md\n");
+}
+
+int tap_cli_open(tap_cli_model *model, const tap_cli_kind *kind,
+                 const tap_cli_model_settings *settings)
 {
     tap_error err;
-    char *path;
     tap_engine_options options;
     *model = (tap_cli_model){0};
     tap_engine_options_init(&options);
@@ -110,21 +142,12 @@ int tap_cli_open(tap_cli_model *model, const tap_cli_model_settings *settings)
         return opened == TAP_ERR_ARGUMENT || opened == TAP_ERR_UNSUPPORTED ? TAP_EXIT_USAGE
                                                                            : TAP_EXIT_FAILED;
     }
-    tap_status status = tap_cli_find_weights(&path, settings->weights, &err);
-    if (status == TAP_OK)
-        status = tap_model_load(&model->model, model->engine, path, NULL, &err);
-    if (status == TAP_OK)
-        status = tap_session_create(&model->session, model->model, &err);
-    free(path);
-    if (status != TAP_OK) {
+    if (load(model, kind, settings, &err) != TAP_OK) {
         tap_cli_complain("%s", err.message);
         tap_cli_close(model);
         return TAP_EXIT_WEIGHTS;
     }
-    tap_model_info info = {.size = sizeof info};
-    if (!settings->quiet && tap_model_describe(model->model, &info) == TAP_OK)
-        fprintf(stderr, "weights: %s (%s%s). %s\n", info.path, info.format,
-                info.has_descriptors ? "" : "; a detector, no descriptors", info.licence);
+    say_what_was_loaded(model, kind, settings);
     return -1;
 }
 

@@ -95,6 +95,15 @@ static int set_choice(const tap_verb *verb, const tap_option *option, const char
     return tap_cli_usage(verb, "%s: '%s' is not one of: %s", shown_name(option, name), value, list);
 }
 
+static int take(const tap_verb *verb, const tap_option *option, const char *value, void *settings)
+{
+    tap_error err;
+    char name[64];
+    if (verb->take(settings, option->name, value, &err) == TAP_OK)
+        return -1;
+    return tap_cli_usage(verb, "%s: %s", shown_name(option, name), err.message);
+}
+
 static int set(const tap_verb *verb, const tap_option *option, const char *value, void *field)
 {
     switch (option->kind) {
@@ -120,6 +129,7 @@ static int set(const tap_verb *verb, const tap_option *option, const char *value
     case TAP_OPTION_U32:
     case TAP_OPTION_U64:
     case TAP_OPTION_MIB:
+    case TAP_OPTION_OWN:
         break;
     }
     return set_whole(verb, option, value, field);
@@ -199,7 +209,9 @@ int tap_cli_parse(const tap_verb *verb, int argc, char **argv, void *settings, i
                                  argv[optind - 1]);
         size_t offset;
         const tap_option *option = find_row(verb, code, &offset);
-        int status = set(verb, option, optarg, (char *)settings + offset + option->offset);
+        int status = option->kind == TAP_OPTION_OWN
+                         ? take(verb, option, optarg, settings)
+                         : set(verb, option, optarg, (char *)settings + offset + option->offset);
         if (status >= 0)
             return status;
     }

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_FILE_BYTES = 1 << 30 };
-
 struct settings {
     tap_cli_model_settings model;
     tap_cli_points_settings points;
@@ -34,7 +32,6 @@ struct work {
     tap_cli_model model;
     tap_keypoints *points;
     tap_superpoint_options options;
-    tap_progress progress;
     bool several;
 };
 
@@ -79,8 +76,8 @@ static tap_status print_json(struct work *work, const char *name, tap_error *err
 }
 
 /* Files first, so that a line on stdout tells of a picture that is wholly done. */
-static tap_status write_results(struct work *work, const tap_bytes *bytes, const char *input,
-                                tap_error *err)
+static tap_status write_results(struct work *work, tap_progress *progress, const tap_bytes *bytes,
+                                const char *input, tap_error *err)
 {
     const struct settings *settings = work->settings;
     tap_keypoints_view view = {.size = sizeof view};
@@ -101,20 +98,19 @@ static tap_status write_results(struct work *work, const tap_bytes *bytes, const
         free(path);
         TAP_TRY(status);
     }
-    tap_progress_clear(&work->progress);
+    tap_progress_clear(progress);
     if (settings->json)
         return print_json(work, input, err);
     print_points(input, &view);
     return TAP_OK;
 }
 
-/* One picture. The library's messages about bytes don't know the file's name; ours do. */
-static bool run_one(struct work *work, const char *input)
+static bool run_one(void *user, tap_progress *progress, const char *input)
 {
+    struct work *work = user;
     tap_error err;
     tap_bytes bytes;
-    const char *name = strcmp(input, "-") == 0 ? "standard input" : input;
-    tap_status status = tap_bytes_read(&bytes, input, MAX_FILE_BYTES, &err);
+    tap_status status = tap_bytes_read(&bytes, input, TAP_PICTURE_BYTES, &err);
     bool named = true;
     if (status == TAP_OK) {
         status = tap_superpoint_encoded(work->model.session, bytes.data, bytes.size, &work->options,
@@ -122,96 +118,57 @@ static bool run_one(struct work *work, const char *input)
         named = false;
     }
     if (status == TAP_OK) {
-        status = write_results(work, &bytes, input, &err);
+        status = write_results(work, progress, &bytes, input, &err);
         named = status == TAP_ERR_IO || status == TAP_ERR_NOT_FOUND || status == TAP_ERR_ARGUMENT;
     }
     tap_bytes_release(&bytes);
-    if (status == TAP_OK)
-        return true;
-    tap_progress_clear(&work->progress);
-    if (named)
-        tap_cli_complain("%s", err.message);
-    else
-        tap_cli_complain("%s: %s", name, err.message);
-    return false;
+    return status == TAP_OK || tap_inputs_complain(progress, input, named, &err);
 }
 
-static int run_all(struct work *work, const tap_inputs *inputs, bool failed)
+static int run_all(struct work *work, const tap_inputs *inputs)
 {
     tap_error err;
     if (tap_keypoints_create(&work->points, &err) != TAP_OK) {
         tap_cli_complain("%s", err.message);
         return TAP_EXIT_FAILED;
     }
-    tap_progress_begin(&work->progress, inputs->n, work->several && !work->settings->model.quiet);
-    for (size_t i = 0; i < inputs->n; i++) {
-        tap_progress_show(&work->progress, i, inputs->paths[i]);
-        if (!run_one(work, inputs->paths[i]))
-            failed = true;
-        if (ferror(stdout))
-            break; /* nobody would read the rest */
-    }
-    tap_progress_clear(&work->progress);
+    int status = tap_inputs_run(inputs, work->settings->model.quiet, run_one, work);
     tap_keypoints_free(work->points);
-    return tap_cli_finish(failed ? TAP_EXIT_FAILED : TAP_EXIT_OK);
+    return status;
 }
 
 /* What can be said to be wrong before anything is loaded. */
-static int check(const tap_verb *verb, struct settings *settings, const tap_inputs *inputs,
-                 bool several)
+static int check(const tap_verb *verb, struct settings *settings, const tap_inputs *inputs)
 {
     tap_error err;
-    size_t n_stdin = 0;
-    for (size_t i = 0; i < inputs->n; i++)
-        n_stdin += strcmp(inputs->paths[i], "-") == 0;
-    if (n_stdin > 1)
-        return tap_cli_usage(verb, "-: standard input can be read once only");
     if (tap_cli_points_finish(&settings->points, &err) != TAP_OK)
         return tap_cli_usage(verb, "%s", err.message);
     const char *targets[] = {settings->npz, settings->draw};
-    int status = -1;
-    for (size_t i = 0; i < 2 && status < 0; i++) {
-        status = tap_cli_check_target(verb, targets[i], several);
-        if (status < 0 && targets[i] != NULL && tap_inputs_check_names(inputs, &err) != TAP_OK)
-            status = tap_cli_usage(verb, "%s", err.message);
-    }
-    return status;
+    return tap_inputs_check_targets(inputs, verb, targets, 2);
 }
 
 static int run(const tap_verb *verb, int argc, char **argv)
 {
     struct settings settings = {.descriptors = true};
     tap_inputs inputs = {0};
-    tap_error err;
     int operand;
-    bool failed = false;
     tap_cli_points_init(&settings.points);
     int status = tap_cli_parse(verb, argc, argv, &settings, &operand);
     if (status >= 0)
         return status;
-    if (operand == argc)
-        return tap_cli_usage(verb, "no picture is given");
-    bool several = argc - operand > 1;
-    for (int i = operand; i < argc; i++) {
-        size_t before = inputs.n;
-        if (tap_inputs_add(&inputs, argv[i], &err) != TAP_OK) {
-            tap_cli_complain("%s", err.message);
-            failed = true;
-        } else if (inputs.n - before > 1 || strcmp(inputs.paths[before], argv[i]) != 0) {
-            several = true; /* a folder, even of one picture: results go to a folder */
-        }
-    }
-    status = check(verb, &settings, &inputs, several);
+    status = tap_inputs_gather(&inputs, verb, argc, argv, operand);
+    if (status < 0)
+        status = check(verb, &settings, &inputs);
     if (status < 0 && inputs.n == 0)
         status = TAP_EXIT_FAILED;
     struct work work = {
-        .settings = &settings, .several = several, .options = settings.points.options};
+        .settings = &settings, .several = inputs.several, .options = settings.points.options};
     /* Descriptors cost time; nobody sees them in a line of text. */
     work.options.descriptors = settings.descriptors && (settings.json || settings.npz != NULL);
     if (status < 0)
-        status = tap_cli_open(&work.model, &settings.model);
+        status = tap_cli_open(&work.model, &tap_cli_superpoint, &settings.model);
     if (status < 0) {
-        status = run_all(&work, &inputs, failed);
+        status = run_all(&work, &inputs);
         tap_cli_close(&work.model);
     }
     tap_inputs_free(&inputs);
@@ -233,6 +190,7 @@ const tap_verb tap_verb_superpoint = {
         "are in the picture's own pixels, x right, y down, best first. A picture that fails\n"
         "is complained about, the others are done, and the exit status is 1.\n",
     .groups = {{options, 0},
+               {tap_cli_superpoint_weights, offsetof(struct settings, model)},
                {tap_cli_model_options, offsetof(struct settings, model)},
                {tap_cli_points_options, offsetof(struct settings, points)}},
     .run = run};

@@ -15,7 +15,8 @@ LONG = 300  # seconds that nothing here should need, not even under a sanitizer
 SMALL = ("--size", "160x120")
 
 # What a user's shell may have set and a test must not see.
-STEERING = ("HF_", "XDG_", "SP_WEIGHTS", "TT_", "TAPETUM_", "NO_COLOR", "TERM", "http", "HTTP")
+STEERING = ("HF_", "XDG_", "SP_WEIGHTS", "HAMER_", "TT_", "TAPETUM_", "NO_COLOR", "TERM", "http",
+            "HTTP")
 
 
 class Program:
@@ -25,7 +26,8 @@ class Program:
         self.cache = folder / "empty-cache"
         self.environment = {name: value for name, value in os.environ.items()
                             if not name.startswith(STEERING)}
-        self.environment.update(HF_HUB_CACHE=str(self.cache), TERM="xterm")
+        self.environment.update(HF_HUB_CACHE=str(self.cache), TERM="xterm", HOME=str(folder),
+                                TAPETUM_CACHE=str(folder / "packed"))
 
     def command(self, *words):
         return [BINARY, *(os.fspath(word) for word in words)]
@@ -45,7 +47,8 @@ class Program:
         """The one line on stderr of a command that fails before it has any result."""
         result = self.run(*words, status=status, **more)
         assert result.stdout == "", result
-        lines = [line for line in result.stderr.splitlines() if not line.startswith("weights: ")]
+        lines = [line for line in result.stderr.splitlines()
+                 if not line.startswith(("weights: ", "MANO: "))]
         assert len(lines) == 1 and lines[0].startswith("tapetum: "), result
         return lines[0]
 
@@ -102,6 +105,23 @@ def golden():
     path = SHARED / "golden" / "superpoint"
     if not path.is_dir():
         pytest.skip(f"no reference data at {path}; set TAPETUM_SHARED")
+    return path
+
+
+@pytest.fixture(scope="session")
+def hands():
+    """HaMeR's reference data."""
+    path = SHARED / "golden" / "hamer"
+    if not path.is_dir():
+        pytest.skip(f"no reference data at {path}; set TAPETUM_SHARED")
+    return path
+
+
+@pytest.fixture(scope="session")
+def tiny(program, tmp_path_factory):
+    """HaMeR's small synthetic weights."""
+    path = tmp_path_factory.mktemp("tiny") / "tiny.safetensors"
+    program.run("synth", "hamer", path, "--config", "tiny", "-q")
     return path
 
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-VERBS = ["superpoint", "match", "serve", "fetch", "synth", "info"]
+VERBS = ["superpoint", "match", "hamer", "serve", "fetch", "synth", "info"]
 
 
 def options_of(text, pattern):
@@ -94,12 +94,14 @@ def test_version(program):
     (["match", "a", "b", "--ratio", "2"], "from 0 to 1"),
     (["match", "a", "b", "--min-similarity", "-2"], "from -1 to 1"),
     (["serve"], "needs a model"),
-    (["serve", "hamer"], "hamer"),
+    (["serve", "yolo"], "yolo"),
     (["serve", "superpoint", "--port", "65536"], "65535"),
     (["fetch"], "needs a model"),
-    (["fetch", "hamer"], "hamer"),
+    (["fetch", "yolo"], "superpoint, hamer"),
     (["synth", "superpoint"], "a file"),
-    (["synth", "hamer", "x"], "hamer"),
+    (["synth", "yolo", "x"], "superpoint, hamer"),
+    (["synth", "hamer", "x", "--config", "huge"], "full, tiny"),
+    (["synth", "superpoint", "x", "--config", "tiny"], "one size"),
     (["info", "x"], "no operand"),
     (["info", "--size", "native"], "one size"),
 ])
@@ -126,15 +128,17 @@ def test_after_two_dashes_all_are_operands(program, weights, photo, tmp_path):
 
 def test_info(program, tmp_path):
     text = program.run("info", "--kernels", "--threads", "3").stdout
-    facts = dict(re.findall(r"^(\w+) {2,}(\S.*)$", text, re.M))
+    facts = dict(re.findall(r"^(\w+) +(\S.*)$", text, re.M))
     assert facts["backend"] == "cpu" and facts["threads"].startswith("3 (")
-    assert facts["isa"].split()[0] in ("scalar", "avx2", "avx512", "neon")
-    assert "tapetum fetch superpoint" in facts["weights"]
+    assert facts["isa"].split()[0] in ("scalar", "avx2", "avx512", "avx512vnni", "amx", "neon")
+    for model in ("superpoint", "hamer"):
+        assert f"tapetum fetch {model}" in facts[model]
     assert text.startswith(program.run("--version").stdout) and "winograd" in text
     scalar = program.run("info", environment={"TAPETUM_CPU": "scalar"}).stdout
     assert re.search(r"^isa +scalar \(", scalar, re.M)
-    given = program.run("info", environment={"SP_WEIGHTS_DIR": str(tmp_path)}).stdout
-    assert re.search(rf"^weights +{re.escape(str(tmp_path))}$", given, re.M)
+    for model, name in (("superpoint", "SP_WEIGHTS_DIR"), ("hamer", "HAMER_WEIGHTS_DIR")):
+        given = program.run("info", environment={name: str(tmp_path)}).stdout
+        assert re.search(rf"^{model} +{re.escape(str(tmp_path))}$", given, re.M)
 
 
 def test_info_plan(program, weights):

@@ -12,4 +12,5 @@ end
 
 complete -c tapetum -n 'test (count (commandline -opc)) -eq 1' -f -a '(__tapetum_verbs)'
 complete -c tapetum -n 'string match -q -- "-*" (commandline -ct)' -f -a '(__tapetum_options)'
-complete -c tapetum -n '__fish_seen_subcommand_from serve fetch synth' -a superpoint
+complete -c tapetum -n '__fish_seen_subcommand_from serve fetch synth' -a 'superpoint hamer'
+complete -c tapetum -n '__fish_seen_subcommand_from check' -a hamer
