@@ -196,7 +196,8 @@ static int find_and_serve(struct settings *settings, char *paths[TAP_SERVER_MODE
     tap_cli_complain("serve: %s", err.message);
     if (ended == TAP_ERR_CANCELLED)
         _exit(TAP_EXIT_SERVER); /* threads still run, and use what was lent to them */
-    bool files = ended == TAP_ERR_FORMAT || ended == TAP_ERR_NOT_FOUND || ended == TAP_ERR_LIMIT;
+    bool files = ended == TAP_ERR_FORMAT || ended == TAP_ERR_NOT_FOUND || ended == TAP_ERR_LIMIT ||
+                 ended == TAP_ERR_UNSUPPORTED;
     return ended == TAP_ERR_ARGUMENT ? TAP_EXIT_USAGE : files ? TAP_EXIT_WEIGHTS : TAP_EXIT_SERVER;
 }
 

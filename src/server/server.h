@@ -77,8 +77,8 @@ void tap_server_options_init(tap_server_options *options);
  * Returns  TAP_OK after a drain. TAP_ERR_CANCELLED when requests were cut off, at the drain's time
  *          limit or by a second signal: threads still run then, and use what was lent to them, so
  *          the caller ends the process, by _exit.
- * Errors   TAP_ERR_ARGUMENT (an option: the message names it), TAP_ERR_IO (the port is taken),
- *          those of tap_engine_open and tap_model_load. */
+ * Errors   TAP_ERR_ARGUMENT (an option: the message names it; an isa that this machine lacks),
+ *          TAP_ERR_IO (the port is taken), those of tap_engine_open and tap_model_load. */
 tap_status tap_server_run(const tap_server_options *options, tap_error *err);
 
 /* One result as the contract's JSON object, on one line without a line feed at the end.

@@ -102,7 +102,10 @@ static tap_status open_engine(tap_serving *serving, tap_error *err)
     engine.log_user = (void *)serving->log;
     info->size = sizeof *info;
     tap_log_line(serving->log, TAP_LOG_INFO, "Opening device %u", options->device_id);
-    TAP_TRY(tap_engine_open(&serving->engine, &engine, err));
+    tap_status status = tap_engine_open(&serving->engine, &engine, err);
+    if (status == TAP_ERR_UNSUPPORTED) /* an option asks for what this machine lacks */
+        return err->status = TAP_ERR_ARGUMENT;
+    TAP_TRY(status);
     TAP_TRY(tap_engine_describe(serving->engine, info));
     tap_log_line(serving->log, TAP_LOG_INFO, "Device %u is open: %s %s (%s), %u threads (%s)",
                  options->device_id, info->backend, info->isa, info->isa_reason, info->n_threads,

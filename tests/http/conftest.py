@@ -5,6 +5,7 @@ import io
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -23,11 +24,16 @@ LONG = 120  # seconds that nothing here should need, not even under a sanitizer
 class Server:
     """One process; its log goes to a file."""
 
-    def __init__(self, folder, weights, *options, environment=None, port="0", wait=True):
+    def __init__(self, folder, weights, *options, models=("superpoint",), environment=None,
+                 port="0", wait=True):
         self.log_path = folder / f"log-{time.monotonic_ns()}"
         variables = {k: v for k, v in os.environ.items()
-                     if k not in ("HF_MODEL", "SP_WEIGHTS_DIR", "TAPETUM_TOKEN", "TAPETUM_CPU")}
-        command = [BINARY, "serve", "superpoint", "--weights", str(weights), *options]
+                     if k not in ("HF_MODEL", "SP_WEIGHTS_DIR", "HAMER_WEIGHTS_DIR", "TAPETUM_TOKEN",
+                                  "TAPETUM_CPU", "TAPETUM_MANO")}
+        variables["TAPETUM_CACHE"] = str(folder / "cache")
+        command = [BINARY, "serve", *models, *options]
+        if weights is not None:
+            command += ["--weights", str(weights)]
         if port is not None:
             command += ["--port", port]
         with open(self.log_path, "wb") as log:
@@ -63,11 +69,11 @@ class Server:
     def get(self, path, **more):
         return requests.get(self.url + path, timeout=LONG, **more)
 
-    def predict(self, fields, **more):
-        return requests.post(self.url + "/predict", json=fields, timeout=LONG, **more)
+    def predict(self, fields, path="/predict", **more):
+        return requests.post(self.url + path, json=fields, timeout=LONG, **more)
 
-    def send(self, body, content_type="image/png", **options):
-        return requests.post(self.url + "/predict", data=body, params=options, timeout=LONG,
+    def send(self, body, content_type="image/png", path="/predict", **options):
+        return requests.post(self.url + path, data=body, params=options, timeout=LONG,
                              headers={"Content-Type": content_type})
 
     def connect(self):
@@ -121,6 +127,24 @@ def weights(tmp_path_factory):
     subprocess.run([BINARY, "synth", "superpoint", str(path)], check=True,
                    stdout=subprocess.DEVNULL, timeout=LONG)
     return path
+
+
+@pytest.fixture(scope="session")
+def hamer_weights(tmp_path_factory):
+    """The same network 600 times smaller."""
+    path = tmp_path_factory.mktemp("weights") / "tiny.safetensors"
+    subprocess.run([BINARY, "synth", "hamer", str(path), "--config", "tiny"], check=True,
+                   stdout=subprocess.DEVNULL, timeout=LONG)
+    return path
+
+
+@pytest.fixture(scope="session")
+def mano(tmp_path_factory):
+    """A hand that nobody has a licence to, in the real file's format."""
+    source = SHARED / "golden/hamer/MANO_RIGHT_synthetic.pkl"
+    if not source.exists():
+        pytest.skip("no ../shared: the synthetic MANO file is not here")
+    return shutil.copy(source, tmp_path_factory.mktemp("mano") / "MANO_RIGHT.pkl")
 
 
 @pytest.fixture(scope="session")
