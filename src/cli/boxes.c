@@ -244,27 +244,28 @@ enum column { X1, Y1, X2, Y2, SIDE, FILE_NAME, COLUMNS, MAX_FIELDS = 32 };
 static size_t split(char *line, char *fields[MAX_FIELDS])
 {
     size_t n = 0;
-    for (char *from = line; from != NULL; n++) {
+    char *from = line, *comma;
+    do {
         from += strspn(from, " \t");
-        char *to = from, *next;
+        char *to = from;
         if (n == MAX_FIELDS)
             return n + 1;
-        fields[n] = from;
+        fields[n++] = from;
         if (*from == '"') {
             for (from++; *from != '\0' && (*from != '"' || from[1] == '"'); from++) {
                 from += *from == '"';
                 *to++ = *from;
             }
-            next = strchr(from, ',');
+            comma = strchr(from, ',');
         } else {
-            next = strchr(from, ',');
-            to = next != NULL ? next : from + strlen(from);
+            comma = strchr(from, ',');
+            to = comma != NULL ? comma : from + strlen(from);
             while (to > from && strchr(" \t\r", to[-1]) != NULL)
                 to--;
         }
-        from = next != NULL ? next + 1 : NULL;
+        from = comma != NULL ? comma + 1 : from;
         *to = '\0';
-    }
+    } while (comma != NULL);
     return n;
 }
 
