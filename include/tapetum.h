@@ -538,7 +538,7 @@ typedef struct tap_hand_errors {
     size_t size;
     size_t n_hands;
     double mpjpe_mm;    /* mean distance after joint 0 is put on joint 0 */
-    double pa_mpjpe_mm; /* after the best similarity transform (Procrustes, by SVD) */
+    double pa_mpjpe_mm; /* after the best similarity transform (Procrustes) */
 } tap_hand_errors;
 
 /* predicted, truth: [n_hands][n_points][3] in metres, finite.

@@ -75,6 +75,14 @@ struct tap_session {
 /* TAP_ERR_UNSUPPORTED: the session's model is of another kind. */
 tap_status tap_session_check(const tap_session *session, tap_kind kind, tap_error *err);
 
+/* Opens a model's file and tells by its tensors, or by the kind that is wanted (NULL: any), what it
+ * is. hands: a HaMeR. */
+tap_status tap_model_open(tap_weights **weights, bool *hands, const char *path, const char *wanted,
+                          tap_error *err);
+
+/* A SuperPoint's tensors, checked as at load. */
+tap_status tap_model_check_points(const tap_weights *weights, tap_error *err);
+
 /* The least correlation of the packed network's outputs with the reference executor's, on an input
  * that is the same at every start, into the model. With a cache, the reference's outputs are taken
  * from there, or put there. TAP_ERR_INTERNAL: below what we ship as good. */

@@ -67,21 +67,31 @@ static tap_status read_points(tap_model *model, tap_weights *weights, tap_error 
     return status;
 }
 
-/* Opens the file and tells by its tensors what it is, unless the caller has. A file that training
- * wrote is opened more leniently, so one of an unknown kind is opened twice. */
-static tap_status open_weights(tap_weights **weights, tap_kind *kind, const char *path,
-                               const char *wanted, tap_error *err)
+/* A file that training wrote is opened more leniently, so one of an unknown kind is opened twice.
+ */
+tap_status tap_model_open(tap_weights **weights, bool *hands, const char *path, const char *wanted,
+                          tap_error *err)
 {
-    *kind = TAP_KIND_SUPERPOINT;
+    *hands = false;
     if (wanted != NULL && strcmp(wanted, "superpoint") == 0)
         return tap_weights_open(weights, path, err);
     TAP_TRY(tap_weights_open_checkpoint(weights, path, err));
-    if (wanted != NULL || is_hamer(*weights)) {
-        *kind = TAP_KIND_HAMER;
+    *hands = wanted != NULL || is_hamer(*weights);
+    if (*hands)
         return TAP_OK;
-    }
     tap_weights_close(*weights);
     return tap_weights_open(weights, path, err);
+}
+
+tap_status tap_model_check_points(const tap_weights *weights, tap_error *err)
+{
+    tap_config *config = NULL;
+    tap_superpoint *model = NULL;
+    TAP_TRY(open_config(&config, tap_weights_file(weights), err));
+    tap_status status = tap_superpoint_create(&model, weights, config, err);
+    tap_config_free(config);
+    tap_superpoint_free(model);
+    return status;
 }
 
 /* HaMeR's weights: in the cache, or to be read and packed. */
@@ -103,7 +113,9 @@ static tap_status read_network(tap_model *model, const char *path, const tap_mod
                                tap_error *err)
 {
     tap_weights *weights = NULL;
-    TAP_TRY(open_weights(&weights, &model->kind, path, options->kind, err));
+    bool hands;
+    TAP_TRY(tap_model_open(&weights, &hands, path, options->kind, err));
+    model->kind = hands ? TAP_KIND_HAMER : TAP_KIND_SUPERPOINT;
     if (model->kind != TAP_KIND_HAMER && strcmp(model->precision, "f32") != 0) {
         tap_weights_close(weights);
         return tap_fail(err, TAP_ERR_UNSUPPORTED, "precision '%s': SuperPoint has f32 only",

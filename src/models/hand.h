@@ -76,6 +76,13 @@ void tap_hand_rotation_6d(float rotation[9], const float six[6]);
  * place. */
 void tap_hand_mirror_rotation(float rotation[9]);
 
+/* The mean distances of predicted points [n][3] from the true ones: with their first points brought
+ * together, and after the rotation, scale and shift that fit them best (Procrustes' problem; Horn,
+ * "Closed-form solution of absolute orientation using unit quaternions", 1987: never a reflection).
+ * In the points' unit. */
+void tap_hand_distances(double *aligned, double *fitted, const float *predicted, const float *truth,
+                        size_t n);
+
 /* A rotation [3][3] as axis times angle, the angle in 0..pi. Stable near both ends; at pi one of
  * the two axes. */
 void tap_hand_axis_angle(float vector[3], const float rotation[9]);

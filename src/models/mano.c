@@ -131,10 +131,22 @@ static bool whole_at(int64_t *value, const tap_tensor *array, size_t row, size_t
                                           tap_dtype_size(array->dtype);
     int16_t i16;
     int32_t i32;
+    uint16_t u16;
+    uint32_t u32;
+    float f32;
     double f64;
     switch (array->dtype) {
     case TAP_DTYPE_I64:
+    case TAP_DTYPE_U64: /* what does not fit is negative, and no index */
         memcpy(value, at, sizeof *value);
+        return true;
+    case TAP_DTYPE_U32:
+        memcpy(&u32, at, sizeof u32);
+        *value = u32;
+        return true;
+    case TAP_DTYPE_U16:
+        memcpy(&u16, at, sizeof u16);
+        *value = u16;
         return true;
     case TAP_DTYPE_I32:
         memcpy(&i32, at, sizeof i32);
@@ -144,8 +156,14 @@ static bool whole_at(int64_t *value, const tap_tensor *array, size_t row, size_t
         memcpy(&i16, at, sizeof i16);
         *value = i16;
         return true;
+    case TAP_DTYPE_F32:
     case TAP_DTYPE_F64:
-        memcpy(&f64, at, sizeof f64);
+        if (array->dtype == TAP_DTYPE_F64) {
+            memcpy(&f64, at, sizeof f64);
+        } else {
+            memcpy(&f32, at, sizeof f32);
+            f64 = (double)f32;
+        }
         *value = f64 >= -1 && f64 < 1e15 ? (int64_t)f64 : -2;
         return (double)*value == f64;
     default:
@@ -231,7 +249,7 @@ static tap_status read_tree(tap_mano *mano, const tap_weights *arrays, tap_error
     const tap_tensor *table;
     TAP_TRY(find_array(&table, arrays, "kintree_table", shape, 2, false, err));
     for (size_t j = 0; j < JOINTS; j++) {
-        int64_t parent;
+        int64_t parent = -2;
         bool whole = whole_at(&parent, table, 0, j);
         bool root = j == 0 && (parent == -1 || parent == UINT32_MAX);
         if (!whole || (!root && (parent < 0 || parent >= (int64_t)j)))
@@ -250,7 +268,7 @@ static tap_status read_faces(tap_mano *mano, const tap_weights *arrays, tap_erro
     TAP_TRY(find_array(&faces, arrays, "f", shape, 2, false, err));
     for (size_t i = 0; i < TAP_HAND_FACES; i++)
         for (size_t corner = 0; corner < 3; corner++) {
-            int64_t vertex;
+            int64_t vertex = -1;
             if (!whole_at(&vertex, faces, i, corner) || vertex < 0 || vertex >= VERTICES)
                 return tap_fail(err, TAP_ERR_FORMAT,
                                 "%s: array 'f': triangle %zu has a corner that is no vertex",

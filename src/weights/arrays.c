@@ -108,8 +108,7 @@ static bool read_shape(tap_tensor *tensor, const tap_pickle_value *value)
     return true;
 }
 
-/* dtype('f8', 0, 1) with the state (3, '<', ...). Unsigned numbers are read as signed ones of their
- * width: indices are far below, and NumPy's -1 as uint32 becomes -1 again. */
+/* dtype('f8', 0, 1) with the state (3, '<', ...). */
 static bool read_dtype(tap_dtype *dtype, const tap_pickle_value *value)
 {
     static const struct {
@@ -117,7 +116,7 @@ static bool read_dtype(tap_dtype *dtype, const tap_pickle_value *value)
         tap_dtype dtype;
     } known[] = {{"f8", TAP_DTYPE_F64}, {"f4", TAP_DTYPE_F32}, {"f2", TAP_DTYPE_F16},
                  {"i8", TAP_DTYPE_I64}, {"i4", TAP_DTYPE_I32}, {"i2", TAP_DTYPE_I16},
-                 {"i1", TAP_DTYPE_I8},  {"u8", TAP_DTYPE_I64}, {"u4", TAP_DTYPE_I32},
+                 {"i1", TAP_DTYPE_I8},  {"u8", TAP_DTYPE_U64}, {"u4", TAP_DTYPE_U32},
                  {"u1", TAP_DTYPE_U8},  {"b1", TAP_DTYPE_BOOL}};
     const tap_pickle_value *state = value->object.state;
     const tap_pickle_value *arguments = value->object.arguments;
@@ -177,15 +176,6 @@ static tap_status read_array(const struct reader *reader, struct array *array,
         array->tensor.n_elements * tap_dtype_size(array->tensor.dtype) != array->size)
         return fail(reader, "its bytes are not as many as its shape says");
     return TAP_OK;
-}
-
-static void set_fortran(tap_tensor *tensor)
-{
-    size_t stride = 1;
-    for (size_t i = 0; i < tensor->rank; i++) {
-        tensor->strides[i] = stride;
-        stride *= tensor->shape[i];
-    }
 }
 
 /* The array's bytes in order; those of encoded text are its characters' numbers. False where one is
@@ -299,7 +289,7 @@ static tap_status add_entry(struct collection *collection, const tap_pickle_valu
         TAP_TRY(read_array(reader, &entry->array, value));
         entry->tensor = entry->array.tensor;
         if (entry->array.fortran)
-            set_fortran(&entry->tensor);
+            tap_tensor_make_fortran(&entry->tensor);
     }
     entry->size = entry->tensor.n_elements * tap_dtype_size(entry->tensor.dtype);
     if (!tap_size_align(entry->size, TAP_ALIGN, &entry->size) ||
@@ -310,22 +300,25 @@ static tap_status add_entry(struct collection *collection, const tap_pickle_valu
     return TAP_OK;
 }
 
-/* Whole numbers of an array in C order, from bytes that lie in order. */
+/* Index i among bytes that lie in order; -1 for one that no array is long enough for. */
 static int64_t whole_at(const uint8_t *bytes, tap_dtype dtype, size_t i)
 {
     int64_t wide;
     int32_t narrow;
-    if (dtype == TAP_DTYPE_I64) {
-        memcpy(&wide, bytes + 8 * i, sizeof wide);
-        return wide;
+    if (tap_dtype_size(dtype) == sizeof wide)
+        memcpy(&wide, bytes + i * sizeof wide, sizeof wide);
+    else {
+        memcpy(&narrow, bytes + i * sizeof narrow, sizeof narrow);
+        wide = narrow;
     }
-    memcpy(&narrow, bytes + 4 * i, sizeof narrow);
-    return narrow;
+    return wide < 0 ? -1 : wide;
 }
 
 static bool is_whole(const struct array *array)
 {
-    return array->tensor.dtype == TAP_DTYPE_I64 || array->tensor.dtype == TAP_DTYPE_I32;
+    tap_dtype dtype = array->tensor.dtype;
+    return dtype == TAP_DTYPE_I64 || dtype == TAP_DTYPE_I32 || dtype == TAP_DTYPE_U64 ||
+           dtype == TAP_DTYPE_U32;
 }
 
 /* The place of element i, counted in C order, among the bytes of an array that may be in Fortran
@@ -336,7 +329,7 @@ static size_t place_of(const struct array *array, size_t i)
     size_t place = 0;
     if (!array->fortran)
         return i;
-    set_fortran(&fortran);
+    tap_tensor_make_fortran(&fortran);
     for (size_t d = fortran.rank; d-- > 0; i /= fortran.shape[d])
         place += i % fortran.shape[d] * fortran.strides[d];
     return place;

@@ -8,6 +8,7 @@ enum { MAX_HEADER = 65536 };
 
 struct reader {
     const char *text, *end, *file;
+    bool fortran;
 };
 
 static tap_status bad(const struct reader *reader, const char *what, tap_error *err)
@@ -53,7 +54,8 @@ static tap_status read_descr(struct reader *reader, tap_dtype *dtype, tap_error 
         tap_dtype dtype;
     } known[] = {{"<f8", TAP_DTYPE_F64}, {"<f4", TAP_DTYPE_F32}, {"<f2", TAP_DTYPE_F16},
                  {"<i8", TAP_DTYPE_I64}, {"<i4", TAP_DTYPE_I32}, {"<i2", TAP_DTYPE_I16},
-                 {"|i1", TAP_DTYPE_I8},  {"|u1", TAP_DTYPE_U8},  {"|b1", TAP_DTYPE_BOOL}};
+                 {"|i1", TAP_DTYPE_I8},  {"<u8", TAP_DTYPE_U64}, {"<u4", TAP_DTYPE_U32},
+                 {"<u2", TAP_DTYPE_U16}, {"|u1", TAP_DTYPE_U8},  {"|b1", TAP_DTYPE_BOOL}};
     const char *descr;
     size_t n = take_string(reader, &descr);
     if (n == 0)
@@ -105,13 +107,10 @@ static tap_status read_shape(struct reader *reader, tap_tensor *tensor, tap_erro
 
 static tap_status read_order(struct reader *reader, tap_error *err)
 {
-    if (take(reader, "False"))
-        return TAP_OK;
-    if (!take(reader, "True"))
+    reader->fortran = take(reader, "True");
+    if (!reader->fortran && !take(reader, "False"))
         return bad(reader, "fortran_order is neither True nor False", err);
-    return tap_fail(err, TAP_ERR_UNSUPPORTED,
-                    "%s: NPY array in Fortran order; save numpy.ascontiguousarray of it",
-                    reader->file);
+    return TAP_OK;
 }
 
 static tap_status read_header(struct reader *reader, tap_tensor *tensor, tap_error *err)
@@ -175,5 +174,7 @@ tap_status tap_npy_parse(tap_tensor *tensor, const uint8_t *data, size_t size, c
                         size - prefix - length, bytes,
                         bytes > size - prefix - length ? "incomplete" : "something follows it");
     tensor->data = data + prefix + length;
+    if (reader.fortran)
+        tap_tensor_make_fortran(tensor);
     return TAP_OK;
 }

@@ -35,7 +35,7 @@ static tap_status check_spec(const char *path, const tap_tensor_spec *spec, tap_
     if (spec->rank > TAP_TENSOR_MAX_RANK)
         return tap_fail(err, TAP_ERR_ARGUMENT, "%s: tensor %s: rank %zu over %d", path, spec->name,
                         spec->rank, TAP_TENSOR_MAX_RANK);
-    *tensor = (tap_tensor){.dtype = TAP_DTYPE_F32, .rank = spec->rank};
+    *tensor = (tap_tensor){.dtype = spec->half ? TAP_DTYPE_F16 : TAP_DTYPE_F32, .rank = spec->rank};
     memcpy(tensor->shape, spec->shape, sizeof tensor->shape);
     if (!tap_tensor_make_dense(tensor))
         return tap_fail(err, TAP_ERR_ARGUMENT, "%s: tensor %s: its shape overflows", path,
@@ -51,11 +51,11 @@ static tap_status put_tensors(FILE *out, const char *path, const tap_tensor_spec
         tap_tensor tensor;
         size_t end;
         TAP_TRY(check_spec(path, &specs[i], &tensor, err));
-        if (!tap_size_add(begin, tensor.n_elements * sizeof(float), &end))
+        if (!tap_size_add(begin, tensor.n_elements * tap_dtype_size(tensor.dtype), &end))
             return tap_fail(err, TAP_ERR_ARGUMENT, "%s: its tensors' sizes overflow", path);
         fputs(i > 0 || comma ? "," : "", out);
         put_string(out, specs[i].name);
-        fputs(":{\"dtype\":\"F32\",\"shape\":[", out);
+        fprintf(out, ":{\"dtype\":\"%s\",\"shape\":[", tap_dtype_name(tensor.dtype));
         for (size_t d = 0; d < tensor.rank; d++)
             fprintf(out, "%s%zu", d > 0 ? "," : "", tensor.shape[d]);
         fprintf(out, "],\"data_offsets\":[%zu,%zu]}", begin, end);
@@ -112,8 +112,12 @@ static tap_status write_data(tap_writer *writer, const tap_tensor_spec *specs, s
 {
     static const size_t piece = PIECE;
     float *values = tap_alloc(piece, sizeof *values);
-    if (values == NULL)
+    uint16_t *halves = tap_alloc(piece, sizeof *halves);
+    if (values == NULL || halves == NULL) {
+        free(values);
+        free(halves);
         return tap_fail(err, TAP_ERR_MEMORY, "%s: out of memory", writer->path);
+    }
     tap_status status = TAP_OK;
     for (size_t i = 0; i < n_specs && status == TAP_OK; i++) {
         size_t n = 1;
@@ -122,10 +126,14 @@ static tap_status write_data(tap_writer *writer, const tap_tensor_spec *specs, s
         for (size_t first = 0; first < n && status == TAP_OK; first += piece) {
             size_t now = n - first < piece ? n - first : piece;
             fill(user, i, first, now, values);
-            status = tap_writer_write(writer, values, now * sizeof *values, err);
+            if (specs[i].half)
+                tap_f32_to_f16_row(halves, values, now);
+            status = specs[i].half ? tap_writer_write(writer, halves, now * sizeof *halves, err)
+                                   : tap_writer_write(writer, values, now * sizeof *values, err);
         }
     }
     free(values);
+    free(halves);
     return status;
 }
 

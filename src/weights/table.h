@@ -33,4 +33,7 @@ void tap_weights_keep(tap_weights *weights, const tap_bytes *bytes);
  * overflows. */
 bool tap_tensor_make_dense(tap_tensor *tensor);
 
+/* Turns a dense tensor's strides into those of Fortran order, the first dimension fastest. */
+void tap_tensor_make_fortran(tap_tensor *tensor);
+
 #endif

@@ -10,6 +10,7 @@ static const struct {
     [TAP_DTYPE_F64] = {8, "F64"},   [TAP_DTYPE_F32] = {4, "F32"}, [TAP_DTYPE_F16] = {2, "F16"},
     [TAP_DTYPE_BF16] = {2, "BF16"}, [TAP_DTYPE_I64] = {8, "I64"}, [TAP_DTYPE_I32] = {4, "I32"},
     [TAP_DTYPE_I16] = {2, "I16"},   [TAP_DTYPE_I8] = {1, "I8"},   [TAP_DTYPE_U8] = {1, "U8"},
+    [TAP_DTYPE_U16] = {2, "U16"},   [TAP_DTYPE_U32] = {4, "U32"}, [TAP_DTYPE_U64] = {8, "U64"},
     [TAP_DTYPE_BOOL] = {1, "BOOL"},
 };
 
@@ -35,6 +36,15 @@ bool tap_tensor_make_dense(tap_tensor *tensor)
             return false;
     }
     return tap_size_mul(stride, tap_dtype_size(tensor->dtype), &bytes) && bytes <= PTRDIFF_MAX;
+}
+
+void tap_tensor_make_fortran(tap_tensor *tensor)
+{
+    size_t stride = 1;
+    for (size_t i = 0; i < tensor->rank; i++) {
+        tensor->strides[i] = stride;
+        stride *= tensor->shape[i];
+    }
 }
 
 /* n elements at src, step elements apart. memcpy, because src may be unaligned. */

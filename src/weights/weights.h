@@ -18,6 +18,9 @@ typedef enum tap_dtype {
     TAP_DTYPE_I16,
     TAP_DTYPE_I8,
     TAP_DTYPE_U8,
+    TAP_DTYPE_U16,
+    TAP_DTYPE_U32,
+    TAP_DTYPE_U64,
     TAP_DTYPE_BOOL
 } tap_dtype;
 
@@ -100,9 +103,10 @@ typedef struct tap_tensor_spec {
     const char *name;
     size_t rank;
     size_t shape[TAP_TENSOR_MAX_RANK];
+    bool half; /* written as float16, rounded to nearest even; else as float32 */
 } tap_tensor_spec;
 
-/* Writes float32 tensors in the given order, in pieces, so that memory stays small however large
+/* Writes tensors in the given order, in pieces, so that memory stays small however large
  * the file; atomic (tap_writer). metadata: pairs key, value, key, value, ..., n_metadata strings.
  */
 tap_status tap_safetensors_write(const char *path, const tap_tensor_spec *tensors, size_t n_tensors,
@@ -130,9 +134,19 @@ size_t tap_config_sizes(const tap_config *config, const char *key, size_t *value
 
 /* ---- NPY and NPZ ------------------------------------------------------------------------- */
 
-/* One .npy array in memory, versions 1 to 3, little-endian, C order; else a named error. */
+/* One .npy array in memory, versions 1 to 3, little-endian; else a named error. Fortran order shows
+ * in its strides. */
 tap_status tap_npy_parse(tap_tensor *tensor, const uint8_t *data, size_t size, const char *file,
                          tap_error *err);
+
+/* Numbers of a file as float32 in C order, from malloc: a .npy array; one by name of a .npz or of a
+ * pickle of arrays; JSON: nested lists of one shape, name being the key, where the top is an
+ * object, or a whole number, where it is a list of several such. name may be NULL: the only one, or
+ * the first. *array has the shape and no data. Errors  as tap_weights_open_arrays;
+ * TAP_ERR_NOT_FOUND (no such name: those there are named); TAP_ERR_FORMAT (ragged lists, a number
+ * that is not finite); TAP_ERR_LIMIT (256 MiB). */
+tap_status tap_array_open(float **values, tap_tensor *array, const char *path, const char *name,
+                          tap_error *err);
 
 /* One array for tap_npz_write: dtype F32 or F16, data dense in C order. */
 typedef struct tap_npz_array {

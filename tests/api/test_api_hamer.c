@@ -215,9 +215,9 @@ static void wrong_calls_are_told_so(void **state)
     static const struct {
         tap_hand_box box;
         const char *says;
-    } boxes[] = {{{NAN, 0, 50, 50, true}, "box"},      {{0, 0, INFINITY, 50, true}, "box"},
-                 {{50, 0, 20, 50, true}, "box"},       {{20, 50, 50, 20, true}, "box"},
-                 {{20, 20, 20, 50, true}, "box"},      {{0, 0, 0.1f, 0.1f, true}, "pixel"},
+    } boxes[] = {{{NAN, 0, 50, 50, true}, "box"},       {{0, 0, INFINITY, 50, true}, "box"},
+                 {{50, 0, 20, 50, true}, "box"},        {{20, 50, 50, 20, true}, "box"},
+                 {{20, 20, 20, 50, true}, "box"},       {{0, 0, 0.1f, 0.1f, true}, "pixel"},
                  {{200, 10, 260, 60, true}, "160x120"}, {{10, 200, 60, 260, true}, "160x120"},
                  {{-60, 10, -10, 60, true}, "outside"}, {{10, -60, 60, -10, true}, "outside"}};
     tap_error err;

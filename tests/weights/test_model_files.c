@@ -219,7 +219,7 @@ static void test_large_file(void **state)
     (void)state;
     char path[] = "/tmp/tap_large_XXXXXX";
     close(mkstemp(path));
-    const tap_tensor_spec specs[] = {{"a", 2, {17, 1 << 20}}, {"none", 1, {0}}};
+    const tap_tensor_spec specs[] = {{"a", 2, {17, 1 << 20}, false}, {"none", 1, {0}, false}};
     tap_weights *weights;
     tap_error err;
     assert_ok(tap_safetensors_write(path, specs, 2, NULL, 0, fill_ramp, NULL, &err), err);

@@ -99,7 +99,7 @@ static void fill(void *user, size_t tensor, size_t first, size_t n, float *dst)
 
 static tap_status write_safetensors(const char *path, tap_error *err)
 {
-    static const tap_tensor_spec spec = {"a", 1, {2}};
+    static const tap_tensor_spec spec = {"a", 1, {2}, false};
     tap_status status = tap_safetensors_write(path, &spec, 1, NULL, 0, fill, NULL, err);
     unlink(path);
     return status;

@@ -12,8 +12,10 @@ static void fill(void *user, size_t tensor, size_t first, size_t n, float *dst)
         dst[i] = (float)(first + i) + 1000 * (float)tensor;
 }
 
-static const tap_tensor_spec specs[] = {
-    {"z\xc3\xa9", 2, {3, 20000}}, {"a\"b", 3, {2, 1, 3}}, {"none", 2, {4, 0}}, {"scalar", 0, {0}}};
+static const tap_tensor_spec specs[] = {{"z\xc3\xa9", 2, {3, 20000}, false},
+                                        {"a\"b", 3, {2, 1, 3}, false},
+                                        {"none", 2, {4, 0}, false},
+                                        {"scalar", 0, {0}, false}};
 
 static void write_files(const char *npz, const char *safetensors)
 {
@@ -148,16 +150,19 @@ static void test_bad_safetensors(void **state)
         tap_tensor_spec spec;
         const char *words;
     } bad[] = {
-        {{long_name, 0, {0}}, "over 256 bytes"},
-        {{"\xff", 0, {0}}, "not UTF-8"},
-        {{"a", 9, {0}}, "rank 9"},
-        {{"a", 2, {SIZE_MAX, 2}}, "overflows"},
+        {{long_name, 0, {0}, false}, "over 256 bytes"},
+        {{"\xff", 0, {0}, false}, "not UTF-8"},
+        {{"a", 9, {0}, false}, "rank 9"},
+        {{"a", 2, {SIZE_MAX, 2}, false}, "overflows"},
     };
     static const char *const metadata[] = {"key", "\xff"};
-    static const tap_tensor_spec good = {"a", 1, {1}};
+    static const tap_tensor_spec good = {"a", 1, {1}, false};
     static const size_t half = (size_t)1 << 60;
-    const tap_tensor_spec many[] = {
-        {"a", 1, {half}}, {"b", 1, {half}}, {"c", 1, {half}}, {"d", 1, {half}}, {"e", 1, {half}}};
+    const tap_tensor_spec many[] = {{"a", 1, {half}, false},
+                                    {"b", 1, {half}, false},
+                                    {"c", 1, {half}, false},
+                                    {"d", 1, {half}, false},
+                                    {"e", 1, {half}, false}};
     const char *path = "/tmp/tap_never_written";
     tap_error err;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
