@@ -133,12 +133,13 @@ static tap_status drain(struct server *server, tap_error *err)
 {
     tap_service *service = &server->service;
     double limit = service->options->drain_timeout_ms, start = tap_clock_ms();
-    tap_log_line(&service->log, TAP_LOG_INFO, "Shutting down: finishing what runs");
     atomic_store(&service->draining, true);
     tap_http_quiesce(server->http);
     /* New connections are refused from here on. The number stays taken until stop: the library's
      * threads may still look at it. */
     shutdown(server->listener, SHUT_RDWR);
+    /* After that, so that whoever reads it can rely on it. */
+    tap_log_line(&service->log, TAP_LOG_INFO, "Shutting down: finishing what runs");
     tap_jobs_drain(service->jobs);
     for (;;) {
         bool idle = tap_jobs_idle(service->jobs);
