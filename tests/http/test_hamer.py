@@ -273,6 +273,16 @@ def test_a_picture_is_the_same_however_it_comes(hamer):
         assert answer.status_code == 200 and without_times(answer.json()) == first
 
 
+def test_curl_as_the_documentation_has_it(hamer, tmp_path):
+    photo = tmp_path / "photo.png"
+    photo.write_bytes(PHOTO)
+    out = subprocess.run(["curl", "-sS", "--fail-with-body", hamer.url + "/predict", "-F",
+                          f"image=@{photo}", "--form-string",
+                          "bbox=218,38,378,200;318,240,540,452", "-F", "is_right=true,false"],
+                         capture_output=True, check=True, timeout=LONG)
+    assert [hand["is_right"] for hand in json.loads(out.stdout)["hands"]] == [True, False]
+
+
 def test_floats_are_the_shortest_that_read_back(hamer):
     text = hamer.send(PHOTO, bbox="20.1,30.25,200,210").text
     for name in ("bbox", "rotmats", "betas", "cam", "cam_t_full"):
