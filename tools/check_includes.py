@@ -29,7 +29,7 @@ HOMES = {
     r"zlib\.h": {"weights", "image"},
     r"microhttpd\.h": {"server"},
     r"json-c/.*|json\.h": {"server", "hub", "cli"},
-    r"curl/.*": {"hub"},
+    r"curl/.*": {"hub", "cli"},
     r"openssl/.*": {"server", "hub"},
     r"immintrin\.h|.mmintrin\.h|arm_neon\.h": {"cpu", "image"},
 }

@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-VERBS = ["superpoint", "match", "hamer", "serve", "fetch", "synth", "info"]
+VERBS = ["superpoint", "match", "hamer", "serve", "fetch", "convert", "synth", "check", "eval",
+         "info"]
 
 
 def options_of(text, pattern):
