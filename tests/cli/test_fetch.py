@@ -74,3 +74,57 @@ def test_offline_and_absent(program, tmp_path):
     line = program.complaint("fetch", "superpoint", "-q", status=3,
                              environment={"HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"})
     assert "HF_HUB_OFFLINE" in line
+
+
+# ---- HaMeR -------------------------------------------------------------------------------------
+
+@pytest.fixture()
+def hamer_hub(hands):
+    stand_in = StandIn({"hamer.ckpt": (hands / "tiny.ckpt").read_bytes()})
+    yield stand_in
+    stand_in.close()
+
+
+def test_hamer_fetched_once_then_found(program, hamer_hub, hands, photo, tmp_path):
+    environment = variables(hamer_hub, tmp_path)
+    first = program.run("fetch", "hamer", environment=environment)
+    folder = pathlib.Path(first.stdout.rstrip("\n"))
+    assert folder == tmp_path / "models--changh95--hamer-weights" / "snapshots" / COMMIT
+    assert (folder / "hamer.ckpt").read_bytes() == (hands / "tiny.ckpt").read_bytes()
+    assert "non-commercial" in first.stderr and "MANO" in first.stderr
+    hamer_hub.close()
+    environment = {"HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    assert program.run("fetch", "hamer", "-q", environment=environment).stdout == first.stdout
+    assert f"{folder}/hamer.ckpt" in program.run("info", environment=environment).stdout
+    # Another file of the repository, which some other client brought, is no matter.
+    (folder / "other.pth").write_text("not ours")
+    answer = program.run("hamer", photo, "-q", environment=environment)
+    assert "right hand" in answer.stdout
+
+
+def test_bytes_that_are_no_hamer(program, hamer_hub, tmp_path):
+    hamer_hub.server.files["hamer.ckpt"] = b"PK\x03\x04 and then nothing"
+    line = program.complaint("fetch", "hamer", "-q", status=3,
+                             environment=variables(hamer_hub, tmp_path))
+    assert "no usable HaMeR" in line and not list(tmp_path.rglob("hamer.ckpt"))
+
+
+@pytest.mark.parametrize("given, repo, revision", [
+    ({}, "changh95/hamer-weights", "main"),
+    ({"TT_WEIGHTS_REVISION": "v2"}, "changh95/hamer-weights", "main"),
+    ({"HF_MODEL": "magic-leap-community/superpoint", "TT_WEIGHTS_REVISION": "v2"},
+     "changh95/hamer-weights", "main"),
+    ({"HF_MODEL": "changh95/hamer-weights", "TT_WEIGHTS_REVISION": "v2"},
+     "changh95/hamer-weights", "v2"),
+    ({"HF_MODEL": "someone/hands"}, "someone/hands", "main")])
+def test_one_environment_for_both_models(program, hamer_hub, tmp_path, given, repo, revision):
+    environment = variables(hamer_hub, tmp_path) | given
+    program.run("fetch", "hamer", "-q", environment=environment)
+    assert hamer_hub.seen[0][1].startswith(f"/{repo}/resolve/{revision}/hamer.ckpt")
+
+
+def test_superpoint_beside_hamers_environment(program, hub, tmp_path):
+    environment = variables(hub, tmp_path) | {"HF_MODEL": "changh95/hamer-weights",
+                                              "TT_WEIGHTS_REVISION": "v2"}
+    program.run("fetch", "superpoint", "-q", environment=environment)
+    assert hub.seen[0][1].startswith(f"/magic-leap-community/superpoint/resolve/{COMMIT}/")
