@@ -32,7 +32,11 @@ static void run_pickle(const uint8_t *data, size_t size, bool keep_foreign)
         {"builtins", "set", TAP_PICKLE_MAKES_LIST, 0},
         {"torch", "FloatStorage", TAP_PICKLE_MAKES_NOTHING, 0},
         {"torch._utils", "_rebuild_tensor_v2", TAP_PICKLE_MAKES_OBJECT, 0}};
-    tap_pickle_policy policy = {globals, sizeof globals / sizeof *globals, keep_foreign};
+    tap_pickle_policy policy = {.globals = globals,
+                                .n_globals = sizeof globals / sizeof *globals,
+                                .keep_foreign = keep_foreign,
+                                .advice = "do without it",
+                                .writers = "PyTorch's files"};
     tap_pickle pickle;
     tap_error err;
     if (tap_pickle_run(&pickle, data, size, &policy, "fuzz", 0, &err) != TAP_OK)

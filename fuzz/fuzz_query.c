@@ -1,4 +1,5 @@
-/* Bytes as a request's target: taken apart, and every field of the query read. */
+/* Bytes as a request's target: taken apart, and every field of the query read, as either model's.
+ */
 #include "server/request.h"
 
 #include <stdlib.h>
@@ -8,13 +9,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    tap_wish_limits limits = {
-        .max_keypoints = 307200, .min_max_keypoints = -1, .max_input_pixels = 2100000};
-    tap_wish wish = {0};
+    tap_wish_limits limits = {.max_keypoints = 307200,
+                              .min_max_keypoints = -1,
+                              .max_input_pixels = 2100000,
+                              .max_hands = 16};
+    tap_wish points = {0}, hands = {0};
     tap_query query;
     tap_error err;
-    tap_superpoint_options_init(&wish.superpoint);
-    tap_match_options_init(&wish.match);
+    tap_wish_init(&points, TAP_SERVER_SUPERPOINT);
+    tap_wish_init(&hands, TAP_SERVER_HAMER);
     char *target = malloc(size + 1);
     if (target == NULL)
         return 0;
@@ -28,7 +31,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             const char *name = query.pairs[i].name, *value = query.pairs[i].value;
             if (name < target || value < name || value + strlen(value) > target + n)
                 abort();
-            (void)tap_wish_set_text(&wish, &limits, name, value, &err);
+            (void)tap_wish_set_text(&points, &limits, name, value, &err);
+            (void)tap_wish_set_text(&hands, &limits, name, value, &err);
+            if (hands.hands.n_sides > limits.max_hands)
+                abort();
         }
     }
     free(target);

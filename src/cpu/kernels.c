@@ -1,6 +1,9 @@
 #include "kernels.h"
 
 #include <stdio.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 const tap_kernels *tap_kernels_at(size_t i)
 {
@@ -20,6 +23,15 @@ const tap_kernels *tap_kernels_at(size_t i)
     return i < sizeof tables / sizeof *tables ? tables[i] : NULL;
 }
 
+#if defined(__x86_64__)
+/* CPUID leaf 1, ECX bit 29. Clang's __builtin_cpu_supports has no name for it. */
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
+
 bool tap_kernels_runnable(const tap_kernels *kernels)
 {
 #if defined(__x86_64__)
@@ -34,8 +46,7 @@ bool tap_kernels_runnable(const tap_kernels *kernels)
     if (kernels == &tap_kernels_vnni)
         return tap_kernels_runnable(&tap_kernels_avx512) && __builtin_cpu_supports("avx512vnni");
     if (kernels == &tap_kernels_avx2)
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-               __builtin_cpu_supports("f16c");
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 #endif
     return kernels != NULL;
 }
