@@ -86,6 +86,7 @@ typedef void (*tap_widen_fn)(float *restrict y, const uint16_t *restrict x, size
 enum {
     TAP_BYTE_COLUMNS = 32, /* of a panel [k / 4][TAP_BYTE_COLUMNS][4] */
     TAP_BYTE_STEP = 64,    /* inputs are padded to a multiple */
+    TAP_BYTE_PAIR = 192,   /* most that two neighbouring weights of one sign come to */
     TAP_ROW_OUTLIERS = 6   /* values of a row that are kept apart at most */
 };
 
@@ -100,8 +101,9 @@ typedef struct tap_byte_row {
 
 typedef struct tap_bytes_kernels {
     /* x [k] to bytes 0..levels of their own, one scale a row; k_padded bytes are written, the last
-     * ones 0. Values more than 6 standard deviations from the mean do not widen the scale. levels:
-     * 255, or 127 where sums of two products must fit 16 bits. */
+     * ones 0. Values more than 4.5 standard deviations from the mean do not widen the scale, as far
+     * as there is room for them. levels: 255, or 170 where sums of two products must fit 16 bits.
+     */
     void (*quantize)(tap_byte_row *row, uint8_t *bytes, const float *x, size_t k, size_t k_padded);
     /* c [m][32] = rows of bytes, row_bytes from each other, times a panel of -127..127. m is padded
      * to a multiple of 32, and so are the rows. */

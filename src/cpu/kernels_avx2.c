@@ -150,12 +150,14 @@ static void widen(float *restrict y, const uint16_t *restrict x, size_t n)
         y[i] = _cvtsh_ss(x[i]);
 }
 
-/* ---- 8 bits: pairs of products are summed in 16 bits, so a byte of a row has seven bits:
- * 2 * 127 * 127 = 32258 ---------------------------------------------------------------------- */
+/* ---- 8 bits: pairs of products are summed in 16 bits, so a row's bytes go to 170 only:
+ * 170 * TAP_BYTE_PAIR = 32640 ---------------------------------------------------------------- */
+
+_Static_assert(170 * TAP_BYTE_PAIR <= INT16_MAX, "a pair of products fits");
 
 static void quantize(tap_byte_row *row, uint8_t *bytes, const float *x, size_t k, size_t k_padded)
 {
-    quantize_levels(row, bytes, x, k, k_padded, 127);
+    quantize_levels(row, bytes, x, k, k_padded, 170);
 }
 
 enum { BYTE_ROWS = 4, BYTE_VECTORS = 2 }; /* 4 x 16 sums; 32 columns are two halves */

@@ -113,7 +113,20 @@ static size_t byte_scratch_bytes(size_t k)
     return 0; /* sums of 32 bits take the place of the floats that they become */
 }
 
-/* w = scale * byte, with the column's largest at 127. */
+/* What becomes 127: the column's largest weight, unless two neighbours of one sign would come to
+ * more than TAP_BYTE_PAIR, where rounding adds one. */
+static float column_range(const float *weight, size_t k)
+{
+    float most = 0, pair = 0;
+    for (size_t i = 0; i < k; i++) {
+        most = fmaxf(most, fabsf(weight[i]));
+        if (i % 2 == 0 && i + 1 < k && (weight[i] < 0) == (weight[i + 1] < 0))
+            pair = fmaxf(pair, fabsf(weight[i] + weight[i + 1]));
+    }
+    return fmaxf(most, pair * (127.0f / (TAP_BYTE_PAIR - 1)));
+}
+
+/* w = scale * byte, by the column's range. */
 static void byte_pack(void *panel, const float *weight, size_t n, size_t k)
 {
     struct columns *columns = panel;
@@ -122,17 +135,14 @@ static void byte_pack(void *panel, const float *weight, size_t n, size_t k)
     memset(panel, 0, byte_panel_bytes(k_padded));
     for (size_t column = 0; column < n; column++) {
         const float *from = weight + column * k;
-        float most = 0;
+        const float range = column_range(from, k), inverse = range > 0 ? 127 / range : 0;
         long sum = 0;
-        for (size_t i = 0; i < k; i++)
-            most = fmaxf(most, fabsf(from[i]));
-        const float inverse = most > 0 ? 127 / most : 0;
         for (size_t i = 0; i < k; i++) {
             long value = lrintf(from[i] * inverse);
             bytes[(i / 4 * TAP_BYTE_COLUMNS + column) * 4 + i % 4] = (int8_t)value;
             sum += value;
         }
-        columns->scales[column] = most / 127;
+        columns->scales[column] = range / 127;
         columns->sums[column] = (float)sum;
     }
 }

@@ -71,7 +71,7 @@ static const tap_op *find_front(const tap_plan *plan, const tap_op *op)
 struct compiling {
     const tap_plan *plan;
     const tap_compile_options *options;
-    const tap_product *product; /* of linear operations */
+    const tap_product *product, *exact; /* of linear operations */
     tap_packing *packings;
     size_t n_packings, n_threads;
 };
@@ -99,7 +99,10 @@ static tap_status get_packed(tap_packed **packed, struct compiling *compiling, c
                     : plan->shapes[op->input].channels;
     TAP_TRY(tap_packed_create(packed, op, in, out.channels,
                               op->kind == TAP_OP_PATCH_EMBED ? out.width : 1,
-                              linear ? compiling->product : NULL, err));
+                              !linear     ? NULL
+                              : op->exact ? compiling->exact
+                                          : compiling->product,
+                              err));
     for (size_t i = 0; share != NULL && i < 2 * share->n_steps; i++) {
         tap_packed *found = i % 2 ? share->steps[i / 2].front : share->steps[i / 2].weights;
         if (is_same(found, *packed)) {
@@ -235,16 +238,18 @@ static tap_status make_steps(tap_program *program, const tap_plan *plan,
 {
     tap_pool *pool = program->state->pool;
     const char *precision = options->precision == NULL ? "f32" : options->precision;
+    const char *exact = strcmp(precision, "int8") == 0 ? "f16" : precision;
     struct compiling compiling = {.plan = plan,
                                   .options = options,
                                   .product = tap_product_find(program->state->table, precision),
+                                  .exact = tap_product_find(program->state->table, exact),
                                   .packings = calloc(plan->n_ops + 1, sizeof(tap_packing)),
                                   .n_threads = tap_pool_threads(pool)};
     program->steps = calloc(plan->n_ops + 1, sizeof *program->steps);
     tap_status status = TAP_OK;
     if (compiling.packings == NULL || program->steps == NULL)
         status = tap_fail(err, TAP_ERR_MEMORY, "out of memory for %zu steps", plan->n_ops);
-    else if (compiling.product == NULL)
+    else if (compiling.product == NULL || compiling.exact == NULL)
         status = tap_fail(err, TAP_ERR_UNSUPPORTED,
                           "precision '%s': not one that this CPU backend has", precision);
     for (size_t i = 0; status == TAP_OK && i < plan->n_ops; i++)
@@ -530,7 +535,7 @@ tap_status tap_program_run(const tap_program *program, void *memory, const float
 tap_status tap_program_layout(const tap_backend_state *state, const char *precision, char *text,
                               size_t size, tap_error *err)
 {
-    enum { LAYOUT = 1 }; /* one more with every change of a packed form */
+    enum { LAYOUT = 2 }; /* one more with every change of a packed form */
     const tap_product *product = tap_product_find(state->table, precision);
     if (product == NULL)
         return tap_fail(err, TAP_ERR_UNSUPPORTED,

@@ -12,6 +12,7 @@ enum {
     MAX_DIM = 8192,
     PATCH = 16,
     PATCH_PADDING = 2,
+    GATE_ROWS = 2, /* of patches, which the warm-up gate looks at */
     VIT_HEAD = 80,
     MANO_HEAD = 64
 };
@@ -385,6 +386,7 @@ struct builder {
     tap_plan *plan;
     char prefix[TAP_HAMER_NAME];
     const float *const *tensors; /* of the block or layer at hand */
+    bool exact; /* in the head, a hundredth of the work, whose rounding nothing averages away */
 };
 
 static const char *op_name(char name[2 * TAP_HAMER_NAME], const struct builder *builder,
@@ -407,7 +409,12 @@ static tap_buffer linear(const struct builder *builder, tap_buffer x, const char
                          tap_buffer add)
 {
     char name[2 * TAP_HAMER_NAME];
-    tap_linear linear = {.weight = weight, .bias = bias, .out = out, .gelu = gelu, .add = add};
+    tap_linear linear = {.weight = weight,
+                         .bias = bias,
+                         .out = out,
+                         .gelu = gelu,
+                         .exact = builder->exact,
+                         .add = add};
     return tap_plan_linear(builder->plan, x, op_name(name, builder, tail), &linear);
 }
 
@@ -496,6 +503,7 @@ static void build(struct builder *builder, size_t n, size_t rows)
                             model->tensors[TAP_HAMER_LAST_NORM_WEIGHT],
                             model->tensors[TAP_HAMER_LAST_NORM_BIAS], vit_epsilon);
     builder->prefix[0] = '\0';
+    builder->exact = true;
     tap_buffer kv = linear(builder, x, "mano_head.transformer.to_kv", model->kv, NULL,
                            c->head_depth * 2 * c->head_inner, false, -1);
     tap_buffer token = -1;
@@ -534,5 +542,5 @@ tap_status tap_hamer_plan(const tap_hamer *model, size_t n, tap_plan **plan, tap
 
 tap_status tap_hamer_gate_plan(const tap_hamer *model, tap_plan **plan, tap_error *err)
 {
-    return make_plan(plan, model, 1, 1, err);
+    return make_plan(plan, model, 1, GATE_ROWS, err);
 }

@@ -48,7 +48,7 @@ uint64_t tap_hamer_parameters(const tap_hamer *model);
  * only between tap_hamer_read and tap_hamer_forget. */
 tap_status tap_hamer_plan(const tap_hamer *model, size_t n, tap_plan **plan, tap_error *err);
 
-/* The same network on a picture of one row of patches, [16][192][3]: every weight, a sixteenth of
+/* The same network on a picture of two rows of patches, [32][192][3]: every weight, an eighth of
  * the work. For the warm-up gate, since the reference executor takes a minute for a whole crop. */
 tap_status tap_hamer_gate_plan(const tap_hamer *model, tap_plan **plan, tap_error *err);
 

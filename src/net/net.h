@@ -71,7 +71,7 @@ typedef struct tap_op {
     /* TAP_OP_LAYER_NORM */
     float epsilon;
     /* TAP_OP_LINEAR */
-    bool gelu;
+    bool gelu, exact;
     /* TAP_OP_ATTENTION */
     size_t n_heads, second_channel;
 } tap_op;
@@ -117,6 +117,7 @@ typedef struct tap_linear {
     const float *weight, *bias; /* [out][in], [out] or NULL */
     size_t out;
     bool gelu;
+    bool exact;     /* rounding here is felt in the result: not to be done in 8 bits */
     tap_buffer add; /* -1: nothing; else of the output's shape */
 } tap_linear;
 
@@ -181,7 +182,8 @@ typedef struct tap_compile_options {
     /* A program made from the same weights at another size or with fewer outputs, or NULL: weights
      * packed there are shared, found by operation name and not packed again. */
     const tap_program *share;
-    const char *precision;       /* of linear layers: NULL or "f32"; "f16", "int8" */
+    /* Of linear layers: NULL or "f32"; "f16"; "int8", where exact ones have "f16". */
+    const char *precision;
     const tap_pack_store *store; /* NULL: memory of the program's own */
     /* Called from the compiling thread while weights are packed; NULL: not. */
     void (*progress)(void *user, uint64_t done, uint64_t total);

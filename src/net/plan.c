@@ -249,6 +249,7 @@ tap_buffer tap_plan_linear(tap_plan *plan, tap_buffer x, const char *name, const
     op->weight = linear->weight;
     op->bias = linear->bias;
     op->gelu = linear->gelu;
+    op->exact = linear->exact;
     op->second = linear->add;
     return op->output;
 }
@@ -368,7 +369,8 @@ static const char *op_words(const tap_op *op, char *words, size_t size)
         snprintf(words, size, "layer_norm");
         break;
     case TAP_OP_LINEAR:
-        snprintf(words, size, "linear%s%s", op->gelu ? "+gelu" : "", op->second < 0 ? "" : "+add");
+        snprintf(words, size, "linear%s%s%s", op->gelu ? "+gelu" : "", op->second < 0 ? "" : "+add",
+                 op->exact ? ", exact" : "");
         break;
     case TAP_OP_ATTENTION:
         snprintf(words, size, "attention x%zu", op->n_heads);
