@@ -10,7 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_FILE = 16 << 20, MAX_BYTES = 64 << 20, MAX_ARRAYS = 256, MAX_SPARSE = 1 << 24 };
+enum {
+    MAX_FILE = 16 << 20,
+    MAX_BYTES = 64 << 20,
+    MAX_ARRAYS = 256,
+    MAX_SPARSE = 1 << 24,
+    /* A pickle's values may be shared, and hold themselves: what is looked through is bounded, or a
+     * file of a megabyte could ask for hours. */
+    MAX_NESTED = 8,
+    MAX_STATE = 64 /* attributes of an object */
+};
 
 /* Tags of the globals below. */
 enum { INERT, RECONSTRUCT, NDARRAY, DTYPE, SCALAR, ENCODE, CSC, CH, SELECT, RECONSTRUCTOR };
@@ -83,11 +92,13 @@ static int tag_of(const tap_pickle_value *value)
                : INERT;
 }
 
-/* NULL where the object's state is no dictionary or lacks the key. */
+/* NULL where the object's state is no dictionary of a few attributes or lacks the key. */
 static const tap_pickle_value *state_of(const tap_pickle_value *object, const char *key)
 {
     const tap_pickle_value *state = object->object.state;
-    return state != NULL && state->kind == TAP_PICKLE_DICT ? tap_pickle_get(state, key) : NULL;
+    return state != NULL && state->kind == TAP_PICKLE_DICT && state->items.n <= 2 * MAX_STATE
+               ? tap_pickle_get(state, key)
+               : NULL;
 }
 
 static bool to_size(const tap_pickle_value *value, size_t *size)
@@ -156,10 +167,10 @@ static tap_status read_array(const struct reader *reader, struct array *array,
                              const tap_pickle_value *value)
 {
     *array = (struct array){.bytes = NULL};
-    while (tag_of(value) == CH) { /* a chumpy array around it */
-        value = state_of(value, "x");
+    for (size_t depth = 0; tag_of(value) == CH; depth++) { /* a chumpy array around it */
+        value = depth < MAX_NESTED ? state_of(value, "x") : NULL;
         if (value == NULL)
-            return fail(reader, "a chumpy array without its values 'x'");
+            return fail(reader, "a chumpy array without its values 'x', or too deep in others");
     }
     const tap_pickle_value *state = tag_of(value) == RECONSTRUCT ? value->object.state : NULL;
     if (state == NULL || state->kind != TAP_PICKLE_TUPLE || state->items.n != 5)
@@ -215,6 +226,7 @@ struct collection {
     struct reader reader;
     struct entry entries[MAX_ARRAYS];
     size_t n, size; /* of all arrays together, each at a multiple of TAP_ALIGN */
+    size_t taken;   /* bytes of what they are made from, which they may share */
     char name[TAP_WEIGHTS_MAX_NAME];
 };
 
@@ -294,7 +306,10 @@ static tap_status add_entry(struct collection *collection, const tap_pickle_valu
     entry->size = entry->tensor.n_elements * tap_dtype_size(entry->tensor.dtype);
     if (!tap_size_align(entry->size, TAP_ALIGN, &entry->size) ||
         !tap_size_add(collection->size, entry->size, &collection->size) ||
-        collection->size > MAX_BYTES)
+        !tap_size_add(collection->taken, entry->array.size, &collection->taken) ||
+        !tap_size_add(collection->taken, entry->indices.size, &collection->taken) ||
+        !tap_size_add(collection->taken, entry->pointers.size, &collection->taken) ||
+        collection->size > MAX_BYTES || collection->taken > MAX_BYTES)
         return tap_fail(reader->err, TAP_ERR_LIMIT, "%s: its arrays are over %d MiB", reader->file,
                         MAX_BYTES >> 20);
     return TAP_OK;
