@@ -67,6 +67,8 @@ static void fill_gaps(tap_kernels *all, const tap_kernels *from)
     FILL(finish);
     FILL(layer_norm);
     FILL(widen);
+    FILL(strassen_weights);
+    FILL(strassen_combine);
     FILL(bytes);
 #undef FILL
 }
@@ -110,6 +112,7 @@ void tap_kernels_print(const tap_kernels *table, char *text, size_t size)
     PRINT("bias + gelu + residual", finish);
     PRINT("layer norm", layer_norm);
     PRINT("half floats", widen);
+    PRINT("strassen sums", strassen_weights);
     PRINT("8-bit products", bytes);
 #undef PRINT
 }

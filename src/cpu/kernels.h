@@ -81,6 +81,15 @@ typedef void (*tap_layer_norm_fn)(float *restrict y, const float *restrict x,
 /* y[i] = x[i] for IEEE 754 binary16, any n. */
 typedef void (*tap_widen_fn)(float *restrict y, const uint16_t *restrict x, size_t n);
 
+/* Of one level of Strassen's algorithm, as product_strassen.c has it: t [4][n] = T1 to T4 from b
+ * [4] [n], the quarters; n is a multiple of TAP_PANEL. */
+typedef void (*tap_strassen_weights_fn)(float *restrict t, const float *restrict b, size_t n);
+
+/* c [32][2 TAP_PANEL] = (with add: +=) the sums of the seven products p [16][TAP_PANEL], p_next
+ * from each other. */
+typedef void (*tap_strassen_combine_fn)(float *restrict c, const float *restrict p, size_t p_next,
+                                        bool add);
+
 /* ---- 8-bit products ------------------------------------------------------------------------- */
 
 enum {
@@ -130,6 +139,8 @@ struct tap_kernels {
     tap_finish_fn finish;
     tap_layer_norm_fn layer_norm;
     tap_widen_fn widen;
+    tap_strassen_weights_fn strassen_weights;
+    tap_strassen_combine_fn strassen_combine;
     const tap_bytes_kernels *bytes;
 };
 

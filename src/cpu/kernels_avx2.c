@@ -133,10 +133,12 @@ static void gemm(float *restrict c, size_t c_row, const float *restrict a, size_
 {
     for (size_t column = 0; column < n; column += TAP_PANEL, b += k * TAP_PANEL) {
         /* A panel is k lines; a block fetches k / 4 of them, so four blocks fetch the next one. */
+        const bool last = column + TAP_PANEL == n;
         const float *next = b + k * TAP_PANEL;
         size_t row = 0;
         for (; row + ROWS <= m; row += ROWS, next += k / 4 * TAP_PANEL)
-            gemm_six(c + row * c_row + column, c_row, a + row * a_row, a_row, b, k, next);
+            gemm_six(c + row * c_row + column, c_row, a + row * a_row, a_row, b, k,
+                     last ? a + (row + ROWS) * a_row : next);
         gemm_few(c + row * c_row + column, c_row, a + row * a_row, a_row, b, k, m - row);
     }
 }
@@ -215,6 +217,8 @@ const tap_kernels tap_kernels_avx2 = {
     .l2_norm = l2_norm,
     .finish = finish_rows,
     .layer_norm = layer_norm,
+    .strassen_weights = strassen_weights,
+    .strassen_combine = strassen_combine,
     .widen = widen,
     .bytes = &bytes,
 };

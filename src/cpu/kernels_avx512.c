@@ -75,5 +75,7 @@ const tap_kernels tap_kernels_avx512 = {
     .l2_norm = l2_norm,
     .finish = finish_rows,
     .layer_norm = layer_norm,
+    .strassen_weights = strassen_weights,
+    .strassen_combine = strassen_combine,
     .widen = widen,
 };

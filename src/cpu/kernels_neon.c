@@ -54,4 +54,6 @@ const tap_kernels tap_kernels_neon = {
     .l2_norm = l2_norm,
     .finish = finish_rows,
     .layer_norm = layer_norm,
+    .strassen_weights = strassen_weights,
+    .strassen_combine = strassen_combine,
 };

@@ -92,6 +92,8 @@ const tap_kernels tap_kernels_scalar = {
     .l2_norm = l2_norm,
     .finish = finish_rows,
     .layer_norm = layer_norm,
+    .strassen_weights = strassen_weights,
+    .strassen_combine = strassen_combine,
     .widen = widen,
     .bytes = &bytes,
 };

@@ -5,8 +5,9 @@
 #include <string.h>
 
 enum {
-    ROWS_PER_ITEM = 16, /* brought into the product's form at a time */
-    MAX_GROUP = 5,      /* panels of an item, for products whose rows come in blocks */
+    NORMS_PER_ITEM = 16,
+    LEAST_PAIRED = 16, /* rows: with fewer half of the work is with zeros */
+    MAX_GROUP = 5,     /* panels of an item, for products whose rows come in blocks */
     PANEL_FLOATS = TAP_PRODUCT_COLUMNS
 };
 
@@ -23,6 +24,7 @@ struct work {
     size_t x_row, m, m_padded;
     void *form;
     size_t bias_rows; /* 1, or a row for each token */
+    bool paired;
 };
 
 static size_t n_groups(const tap_step *step)
@@ -52,10 +54,10 @@ static bool plan_rows(tap_step *step, size_t m, size_t n_threads)
 static void form_item(void *context, size_t item, size_t worker)
 {
     const struct work *work = context;
-    size_t first = item * ROWS_PER_ITEM;
+    size_t first = item * TAP_PRODUCT_ROWS;
     (void)worker;
     work->product->rows(work->run->kernels, work->form, work->x + first * work->x_row, work->x_row,
-                        first, smaller(ROWS_PER_ITEM, work->m - first), work->m,
+                        first, smaller(TAP_PRODUCT_ROWS, work->m - first), work->m,
                         work->run->step->weights->in);
 }
 
@@ -103,6 +105,8 @@ static void group_item(void *context, size_t item, size_t worker)
                              .form = work->form,
                              .m = work->m,
                              .k = k,
+                             .inputs = weights->in,
+                             .paired = work->paired,
                              .scratch = sums + step->group * panel_sums};
     for (multiply.first = 0; multiply.first < k; multiply.first += multiply.n) {
         multiply.n = smaller(block, k - multiply.first);
@@ -117,13 +121,18 @@ static void group_item(void *context, size_t item, size_t worker)
         finish_panel(work, sums + i * panel_sums, first_panel + i);
 }
 
-static void run_rows(struct work *work, tap_pool *pool)
+/* Rows of one sequence may be paired, for what a picture's tokens become depends on all of them
+ * anyway; those of different pictures may not: they would change with the batch. sequence: rows of
+ * one. */
+static void run_rows(struct work *work, size_t sequence, tap_pool *pool)
 {
     const tap_step *step = work->run->step;
     work->product = step->weights->product;
     work->m_padded = tap_product_pad(work->m, TAP_PRODUCT_ROWS);
-    if (work->product->rows != NULL)
-        tap_pool_run(pool, (work->m + ROWS_PER_ITEM - 1) / ROWS_PER_ITEM, form_item, work);
+    work->paired = work->product->pairs && (sequence % TAP_PRODUCT_ROWS == 0 ||
+                                            (work->m == sequence && sequence >= LEAST_PAIRED));
+    if (work->product->rows != NULL && (work->paired || !work->product->pairs))
+        tap_pool_run(pool, work->m_padded / TAP_PRODUCT_ROWS, form_item, work);
     tap_pool_run(pool, n_groups(step), group_item, work);
 }
 
@@ -140,7 +149,7 @@ void tap_linear_run(const tap_step_run *run, tap_pool *pool)
                         .m = run->step->in.height * run->step->in.width,
                         .form = run->shared,
                         .bias_rows = 1};
-    run_rows(&work, pool);
+    run_rows(&work, run->step->in.width, pool);
 }
 
 /* ---- patches -------------------------------------------------------------------------------- */
@@ -194,7 +203,7 @@ void tap_patch_embed_run(const tap_step_run *run, tap_pool *pool)
                         .form = (uint8_t *)run->shared + bytes,
                         .bias_rows = step->out.width};
     tap_pool_run(pool, work.m, patch_item, &copy);
-    run_rows(&work, pool);
+    run_rows(&work, step->out.width, pool);
 }
 
 /* ---- rows ----------------------------------------------------------------------------------- */
@@ -205,7 +214,7 @@ static void norm_item(void *context, size_t item, size_t worker)
     const tap_step *step = run->step;
     size_t n = step->in.channels, m = step->in.height * step->in.width;
     (void)worker;
-    for (size_t row = item * ROWS_PER_ITEM; row < m && row < (item + 1) * ROWS_PER_ITEM; row++)
+    for (size_t row = item * NORMS_PER_ITEM; row < m && row < (item + 1) * NORMS_PER_ITEM; row++)
         run->kernels->layer_norm(run->y + row * n, run->x + row * n, step->weights->weights,
                                  step->weights->bias, step->epsilon, n);
 }
@@ -214,7 +223,7 @@ void tap_layer_norm_run(const tap_step_run *run, tap_pool *pool)
 {
     tap_step_run copy = *run;
     size_t m = run->step->in.height * run->step->in.width;
-    tap_pool_run(pool, (m + ROWS_PER_ITEM - 1) / ROWS_PER_ITEM, norm_item, &copy);
+    tap_pool_run(pool, (m + NORMS_PER_ITEM - 1) / NORMS_PER_ITEM, norm_item, &copy);
 }
 
 void tap_constant_run(const tap_step_run *run)

@@ -6,86 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- float32, as it lies -------------------------------------------------------------------- */
-
-static size_t plain_panel_bytes(size_t k)
-{
-    return k * TAP_PRODUCT_COLUMNS * sizeof(float);
-}
-
-static size_t no_bytes(size_t k)
-{
-    (void)k;
-    return 0;
-}
-
-/* [2][k][TAP_PANEL] */
-static void plain_pack(void *panel, const float *weight, size_t n, size_t k)
-{
-    float *to = panel;
-    for (size_t first = 0; first < TAP_PRODUCT_COLUMNS; first += TAP_PANEL)
-        for (size_t i = 0; i < k; i++)
-            for (size_t column = first; column < first + TAP_PANEL; column++)
-                *to++ = column < n ? weight[column * k + i] : 0;
-}
-
-static void plain_multiply(const tap_multiply *multiply)
-{
-    multiply->kernels->gemm(multiply->c, TAP_PRODUCT_COLUMNS, multiply->x, multiply->x_row,
-                            multiply->panel, multiply->m, multiply->k, TAP_PRODUCT_COLUMNS);
-}
-
-static const tap_product plain = {
-    .name = "f32",
-    .precision = "f32",
-    .k_step = 1,
-    .panel_bytes = plain_panel_bytes,
-    .row_bytes = no_bytes,
-    .scratch_bytes = no_bytes,
-    .pack = plain_pack,
-    .multiply = plain_multiply,
-};
-
-/* ---- half floats, widened a panel at a time ------------------------------------------------- */
-
-static size_t half_panel_bytes(size_t k)
-{
-    return k * TAP_PRODUCT_COLUMNS * sizeof(uint16_t);
-}
-
-static size_t half_scratch_bytes(size_t k)
-{
-    return k * TAP_PRODUCT_COLUMNS * sizeof(float);
-}
-
-static void half_pack(void *panel, const float *weight, size_t n, size_t k)
-{
-    uint16_t *to = panel;
-    for (size_t first = 0; first < TAP_PRODUCT_COLUMNS; first += TAP_PANEL)
-        for (size_t i = 0; i < k; i++)
-            for (size_t column = first; column < first + TAP_PANEL; column++)
-                *to++ = column < n ? tap_f32_to_f16(weight[column * k + i]) : 0;
-}
-
-static void half_multiply(const tap_multiply *multiply)
-{
-    float *weights = multiply->scratch;
-    multiply->kernels->widen(weights, multiply->panel, multiply->k * TAP_PRODUCT_COLUMNS);
-    multiply->kernels->gemm(multiply->c, TAP_PRODUCT_COLUMNS, multiply->x, multiply->x_row, weights,
-                            multiply->m, multiply->k, TAP_PRODUCT_COLUMNS);
-}
-
-static const tap_product half = {
-    .name = "f16 weights",
-    .precision = "f16",
-    .k_step = 1,
-    .panel_bytes = half_panel_bytes,
-    .row_bytes = no_bytes,
-    .scratch_bytes = half_scratch_bytes,
-    .pack = half_pack,
-    .multiply = half_multiply,
-};
-
 /* ---- 8 bits: a scale for each column of weights, and one for each row as it comes ------------ */
 
 /* In front of a panel's weights. */
@@ -205,8 +125,8 @@ static const tap_product *const products[] = {
 #if defined(TAPETUM_AMX)
     &tap_product_amx_f32,
 #endif
-    &plain,
-    &half,
+    &tap_product_strassen_f32,
+    &tap_product_strassen_f16,
     &byte,
 };
 

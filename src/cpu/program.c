@@ -535,7 +535,7 @@ tap_status tap_program_run(const tap_program *program, void *memory, const float
 tap_status tap_program_layout(const tap_backend_state *state, const char *precision, char *text,
                               size_t size, tap_error *err)
 {
-    enum { LAYOUT = 2 }; /* one more with every change of a packed form */
+    enum { LAYOUT = 3 }; /* one more with every change of a packed form */
     const tap_product *product = tap_product_find(state->table, precision);
     if (product == NULL)
         return tap_fail(err, TAP_ERR_UNSUPPORTED,

@@ -110,6 +110,7 @@ static void rows(const tap_kernels *kernels)
 struct layer {
     const tap_product *product;
     size_t m, k, n, k_padded, m_padded, panel_bytes, n_panels;
+    bool paired;
     float *x, *weight;
     uint8_t *panels, *form, *scratch;
     float *c; /* [panels][m padded][columns] */
@@ -120,7 +121,7 @@ static void run_layer(const tap_kernels *kernels, struct layer *layer)
     const tap_product *product = layer->product;
     if (product->rows != NULL) /* in two parts */
         for (size_t first = 0, n; first < layer->m; first += n) {
-            n = layer->m - first < 5 ? layer->m - first : 5;
+            n = layer->m - first < TAP_PRODUCT_ROWS ? layer->m - first : TAP_PRODUCT_ROWS;
             product->rows(kernels, layer->form, layer->x + first * layer->k, layer->k, first, n,
                           layer->m, layer->k);
         }
@@ -137,6 +138,8 @@ static void run_layer(const tap_kernels *kernels, struct layer *layer)
                                            .panel = layer->panels + panel * layer->panel_bytes,
                                            .m = layer->m,
                                            .k = layer->k_padded,
+                                           .inputs = layer->k,
+                                           .paired = layer->paired,
                                            .first = first,
                                            .n = n,
                                            .scratch = layer->scratch};
@@ -226,6 +229,31 @@ static void check_product(const tap_kernels *kernels, const tap_product *product
     free_layer(&alone);
 }
 
+/* Rows that may enter each other's sums: as near as rows alone, and the same bits whatever lies
+ * beside their own 32. */
+static void check_pairs(const tap_kernels *kernels, const tap_product *product, size_t m, size_t k,
+                        size_t n, double bound)
+{
+    struct layer layer = make_layer(product, m, k, n);
+    layer.paired = true;
+    run_layer(kernels, &layer);
+    double error = relative_error(&layer);
+    CHECK(error <= bound, "%s %s %zux%zux%zu: relative error %g in pairs", kernels->isa,
+          product->name, m, k, n, error);
+    if (m >= 2 * TAP_PRODUCT_ROWS) {
+        struct layer alone = make_layer(product, TAP_PRODUCT_ROWS, k, n);
+        alone.paired = true;
+        memcpy(alone.x, layer.x + TAP_PRODUCT_ROWS * k, TAP_PRODUCT_ROWS * k * sizeof(float));
+        run_layer(kernels, &alone);
+        for (size_t i = 0; i < TAP_PRODUCT_ROWS * n; i++)
+            CHECK(at(&alone, i / n, i % n) == at(&layer, TAP_PRODUCT_ROWS + i / n, i % n),
+                  "%s %s %zux%zux%zu: row %zu differs without the first 32", kernels->isa,
+                  product->name, m, k, n, i / n);
+        free_layer(&alone);
+    }
+    free_layer(&layer);
+}
+
 static void products(const tap_kernels *kernels)
 {
     static const size_t sizes[][3] = {{1, 1, 1},      {1, 64, 32},   {2, 3, 33},    {5, 65, 31},
@@ -239,9 +267,13 @@ static void products(const tap_kernels *kernels)
         const tap_product *product = tap_product_find(kernels, precisions[p].precision);
         if (product == NULL)
             continue;
-        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             check_product(kernels, product, sizes[i][0], sizes[i][1], sizes[i][2],
                           precisions[p].bound);
+            if (product->pairs)
+                check_pairs(kernels, product, sizes[i][0], sizes[i][1], sizes[i][2],
+                            precisions[p].bound);
+        }
     }
 }
 
