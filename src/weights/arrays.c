@@ -22,16 +22,32 @@ enum {
 };
 
 /* Tags of the globals below. */
-enum { INERT, RECONSTRUCT, NDARRAY, DTYPE, SCALAR, ENCODE, CSC, CH, SELECT, RECONSTRUCTOR };
+enum {
+    INERT,
+    RECONSTRUCT,
+    FROMBUFFER,
+    NDARRAY,
+    DTYPE,
+    SCALAR,
+    ENCODE,
+    NO_BYTES,
+    CSC,
+    CH,
+    SELECT,
+    RECONSTRUCTOR
+};
 
 static const tap_pickle_global globals[] = {
     {"numpy.core.multiarray", "_reconstruct", TAP_PICKLE_MAKES_OBJECT, RECONSTRUCT},
     {"numpy._core.multiarray", "_reconstruct", TAP_PICKLE_MAKES_OBJECT, RECONSTRUCT},
+    {"numpy.core.numeric", "_frombuffer", TAP_PICKLE_MAKES_OBJECT, FROMBUFFER},
+    {"numpy._core.numeric", "_frombuffer", TAP_PICKLE_MAKES_OBJECT, FROMBUFFER},
     {"numpy.core.multiarray", "scalar", TAP_PICKLE_MAKES_OBJECT, SCALAR},
     {"numpy._core.multiarray", "scalar", TAP_PICKLE_MAKES_OBJECT, SCALAR},
     {"numpy", "ndarray", TAP_PICKLE_MAKES_NOTHING, NDARRAY},
     {"numpy", "dtype", TAP_PICKLE_MAKES_OBJECT, DTYPE},
     {"_codecs", "encode", TAP_PICKLE_MAKES_OBJECT, ENCODE},
+    {"__builtin__", "bytes", TAP_PICKLE_MAKES_OBJECT, NO_BYTES},
     {"scipy.sparse.csc", "csc_matrix", TAP_PICKLE_MAKES_OBJECT, CSC},
     {"scipy.sparse._csc", "csc_matrix", TAP_PICKLE_MAKES_OBJECT, CSC},
     {"chumpy.ch", "Ch", TAP_PICKLE_MAKES_OBJECT, CH},
@@ -128,7 +144,7 @@ static bool read_dtype(tap_dtype *dtype, const tap_pickle_value *value)
     } known[] = {{"f8", TAP_DTYPE_F64}, {"f4", TAP_DTYPE_F32}, {"f2", TAP_DTYPE_F16},
                  {"i8", TAP_DTYPE_I64}, {"i4", TAP_DTYPE_I32}, {"i2", TAP_DTYPE_I16},
                  {"i1", TAP_DTYPE_I8},  {"u8", TAP_DTYPE_U64}, {"u4", TAP_DTYPE_U32},
-                 {"u1", TAP_DTYPE_U8},  {"b1", TAP_DTYPE_BOOL}};
+                 {"u2", TAP_DTYPE_U16}, {"u1", TAP_DTYPE_U8},  {"b1", TAP_DTYPE_BOOL}};
     const tap_pickle_value *state = value->object.state;
     const tap_pickle_value *arguments = value->object.arguments;
     if (arguments->kind != TAP_PICKLE_TUPLE || arguments->items.n == 0 || state == NULL ||
@@ -143,12 +159,17 @@ static bool read_dtype(tap_dtype *dtype, const tap_pickle_value *value)
     return false;
 }
 
-/* Bytes, a Python 2 string, or _codecs.encode(text, 'latin1'). */
+/* Bytes, a Python 2 string, or as Python 3 writes bytes in protocol 2: _codecs.encode(text,
+ * 'latin1'), and bytes() for none. */
 static bool read_bytes(struct array *array, const tap_pickle_value *value)
 {
     if (value->kind == TAP_PICKLE_BYTES || value->kind == TAP_PICKLE_TEXT) {
         array->bytes = value->text.data;
         array->size = value->text.size;
+        return true;
+    }
+    if (tag_of(value) == NO_BYTES) {
+        array->bytes = (const uint8_t *)"";
         return true;
     }
     if (tag_of(value) != ENCODE || value->object.arguments->items.n < 1 ||
@@ -162,7 +183,35 @@ static bool read_bytes(struct array *array, const tap_pickle_value *value)
     return true;
 }
 
-/* _reconstruct(ndarray, (0,), 'b') with the state (1, shape, dtype, fortran, bytes). */
+/* What an array is made from, in the pickle; NULL where it is none. */
+struct parts {
+    const tap_pickle_value *shape, *dtype, *order, *bytes;
+};
+
+/* _reconstruct(ndarray, (0,), 'b') with the state (1, shape, dtype, fortran, bytes); protocol 5's
+ * _frombuffer(bytes, dtype, shape, 'C' or 'F'), where the array lies dense. */
+static struct parts find_parts(const tap_pickle_value *value)
+{
+    const tap_pickle_value *from = NULL;
+    int tag = tag_of(value);
+    if (tag == RECONSTRUCT)
+        from = value->object.state;
+    else if (tag == FROMBUFFER)
+        from = value->object.arguments;
+    if (from == NULL || from->kind != TAP_PICKLE_TUPLE ||
+        from->items.n != (tag == RECONSTRUCT ? 5 : 4))
+        return (struct parts){NULL, NULL, NULL, NULL};
+    tap_pickle_value **items = from->items.data;
+    return tag == RECONSTRUCT ? (struct parts){items[1], items[2], items[3], items[4]}
+                              : (struct parts){items[2], items[1], items[3], items[0]};
+}
+
+static bool read_order(bool *fortran, const tap_pickle_value *value)
+{
+    *fortran = value->kind == TAP_PICKLE_BOOL ? value->truth : tap_pickle_is_text(value, "F");
+    return value->kind == TAP_PICKLE_BOOL || *fortran || tap_pickle_is_text(value, "C");
+}
+
 static tap_status read_array(const struct reader *reader, struct array *array,
                              const tap_pickle_value *value)
 {
@@ -172,17 +221,15 @@ static tap_status read_array(const struct reader *reader, struct array *array,
         if (value == NULL)
             return fail(reader, "a chumpy array without its values 'x', or too deep in others");
     }
-    const tap_pickle_value *state = tag_of(value) == RECONSTRUCT ? value->object.state : NULL;
-    if (state == NULL || state->kind != TAP_PICKLE_TUPLE || state->items.n != 5)
-        return fail(reader, "is no NumPy array");
-    tap_pickle_value **items = state->items.data;
-    if (!read_shape(&array->tensor, items[1]))
+    const struct parts parts = find_parts(value);
+    if (parts.shape == NULL)
+        return fail(reader, "is no NumPy array, or of a newer kind: save it with numpy.savez");
+    if (!read_shape(&array->tensor, parts.shape))
         return fail(reader, "its shape is no tuple of up to 8 sizes");
-    if (tag_of(items[2]) != DTYPE || !read_dtype(&array->tensor.dtype, items[2]))
+    if (tag_of(parts.dtype) != DTYPE || !read_dtype(&array->tensor.dtype, parts.dtype))
         return fail(reader, "its type is none that is read: whole or real numbers, little-endian");
-    if (items[3]->kind != TAP_PICKLE_BOOL || !read_bytes(array, items[4]))
+    if (!read_order(&array->fortran, parts.order) || !read_bytes(array, parts.bytes))
         return fail(reader, "its order or its bytes are missing");
-    array->fortran = items[3]->truth;
     if (!tap_tensor_make_dense(&array->tensor) ||
         array->tensor.n_elements * tap_dtype_size(array->tensor.dtype) != array->size)
         return fail(reader, "its bytes are not as many as its shape says");
@@ -274,7 +321,7 @@ static tap_status read_sparse(struct collection *collection, struct entry *entry
 static bool is_array(const tap_pickle_value *value)
 {
     int tag = tag_of(value);
-    return tag == RECONSTRUCT || tag == CH || tag == SELECT || tag == CSC;
+    return tag == RECONSTRUCT || tag == FROMBUFFER || tag == CH || tag == SELECT || tag == CSC;
 }
 
 static tap_status add_entry(struct collection *collection, const tap_pickle_value *name,

@@ -125,7 +125,7 @@ static void put_bytes(struct writer *writer, const unsigned char *bytes, size_t 
         put_number(writer, n, 4);
         put(writer, bytes, n);
     } else if (is_new(writer)) {
-        put_byte(writer, writer->form == MANO_PROTOCOL_5 ? 0x8e : 'B');
+        put_byte(writer, writer->form == MANO_PROTOCOL_5 ? 0x96 : 'B');
         put_number(writer, n, writer->form == MANO_PROTOCOL_5 ? 8 : 4);
         put(writer, bytes, n);
     } else { /* _codecs.encode(text, 'latin1') */
@@ -154,13 +154,23 @@ static void put_shape(struct writer *writer, const size_t *shape, size_t rank)
     put_byte(writer, 't');
 }
 
-/* _reconstruct(ndarray, (0,), 'b') with its state. dtype "f8", "u4", "i4" or "i8"; numbers are in
- * the order in which they are stored. */
+/* dtype(name, 0, 1) with its state (3, '<', None, None, None, -1, -1, 0). */
+static void put_dtype(struct writer *writer, const char *name)
+{
+    put_global(writer, "numpy", "dtype");
+    put_text(writer, name);
+    put(writer, "K\0K\1\x87R(K\3", 9);
+    put_text(writer, writer->fault == MANO_BIG_ENDIAN ? ">" : "<");
+    put(writer, "NNN", 3);
+    put_int(writer, -1);
+    put_int(writer, -1);
+    put(writer, "K\0tb", 4);
+}
+
+/* dtype "f8", "u4", "i4" or "i8"; numbers are in the order in which they are stored. */
 static void put_array(struct writer *writer, const double *numbers, const size_t *shape,
                       size_t rank, const char *dtype, bool fortran)
 {
-    const char *module =
-        writer->form == MANO_PROTOCOL_5 ? "numpy._core.multiarray" : "numpy.core.multiarray";
     size_t n = 1, width = (size_t)(dtype[1] - '0');
     for (size_t i = 0; i < rank; i++)
         n *= shape[i];
@@ -169,41 +179,29 @@ static void put_array(struct writer *writer, const double *numbers, const size_t
         int64_t whole = dtype[0] == 'f' ? 0 : (int64_t)numbers[i];
         memcpy(bytes + i * width, dtype[0] == 'f' ? (const void *)&numbers[i] : &whole, width);
     }
-    put_global(writer, module, "_reconstruct");
-    put_global(writer, "numpy", "ndarray");
-    put_byte(writer, 'K');
-    put_byte(writer, 0);
-    put_byte(writer, 0x85);
-    put_text(writer, "b");
-    put_byte(writer, 0x87);
-    put_byte(writer, 'R');
-    put_byte(writer, '(');
-    put_byte(writer, 'K');
-    put_byte(writer, 1);
-    put_shape(writer, shape, rank);
-    put_global(writer, "numpy", "dtype");
-    put_text(writer, dtype);
-    put_byte(writer, 'K');
-    put_byte(writer, 0);
-    put_byte(writer, 'K');
-    put_byte(writer, 1);
-    put_byte(writer, 0x87);
-    put_byte(writer, 'R');
-    put_byte(writer, '(');
-    put_byte(writer, 'K');
-    put_byte(writer, 3);
-    put_text(writer, writer->fault == MANO_BIG_ENDIAN ? ">" : "<");
-    put(writer, "NNN", 3);
-    put_int(writer, -1);
-    put_int(writer, -1);
-    put_byte(writer, 'K');
-    put_byte(writer, 0);
-    put_byte(writer, 't');
-    put_byte(writer, 'b');
-    put_byte(writer, fortran ? 0x88 : 0x89);
-    put_bytes(writer, bytes, n * width - (writer->fault == MANO_SHORT));
-    put_byte(writer, 't');
-    put_byte(writer, 'b');
+    bool from_buffer = writer->form == MANO_PROTOCOL_5;
+    if (from_buffer) { /* _frombuffer(bytes, dtype, shape, order) */
+        put_global(writer, "numpy._core.numeric", "_frombuffer");
+        put_byte(writer, '(');
+        put_bytes(writer, bytes, n * width - (writer->fault == MANO_SHORT));
+    } else { /* _reconstruct(ndarray, (0,), 'b') and its state (1, shape, dtype, order, bytes) */
+        put_global(writer, "numpy.core.multiarray", "_reconstruct");
+        put_global(writer, "numpy", "ndarray");
+        put(writer, "K\0\x85", 3);
+        put_text(writer, "b");
+        put(writer, "\x87R(K\1", 5);
+        put_shape(writer, shape, rank);
+    }
+    put_dtype(writer, dtype);
+    if (from_buffer) {
+        put_shape(writer, shape, rank);
+        put_text(writer, fortran ? "F" : "C");
+        put(writer, "tR", 2);
+    } else {
+        put_byte(writer, fortran ? 0x88 : 0x89);
+        put_bytes(writer, bytes, n * width - (writer->fault == MANO_SHORT));
+        put(writer, "tb", 2);
+    }
     free(bytes);
 }
 
