@@ -1,52 +1,7 @@
 /* Memory: a call allocates nothing once it is warm, and every single allocation may fail. The
- * linker sends our allocations here (see CMakeLists.txt). */
+ * linker sends our allocations to counting.c (see CMakeLists.txt). */
+#include "counting.h"
 #include "scene.h"
-
-#include <stdatomic.h>
-
-static _Atomic size_t n_allocations;
-static _Atomic size_t fail_at; /* the allocation that fails, counted from 1; 0: none */
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *old, size_t size);
-void *__real_aligned_alloc(size_t align, size_t size);
-char *__real_strdup(const char *text);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-void *__wrap_aligned_alloc(size_t align, size_t size);
-char *__wrap_strdup(const char *text);
-
-static bool fails_now(void)
-{
-    return atomic_fetch_add(&n_allocations, 1) + 1 == atomic_load(&fail_at);
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return fails_now() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return fails_now() ? NULL : __real_calloc(count, size);
-}
-
-void *__wrap_realloc(void *old, size_t size)
-{
-    return fails_now() ? NULL : __real_realloc(old, size);
-}
-
-void *__wrap_aligned_alloc(size_t align, size_t size)
-{
-    return fails_now() ? NULL : __real_aligned_alloc(align, size);
-}
-
-char *__wrap_strdup(const char *text)
-{
-    return fails_now() ? NULL : __real_strdup(text);
-}
 
 static char weights[64];
 static uint8_t gray[64 * 48];
