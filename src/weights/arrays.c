@@ -596,7 +596,7 @@ tap_status tap_arrays_parse(tap_weights **weights, const uint8_t *data, size_t s
 {
     tap_format format;
     *weights = NULL;
-    TAP_TRY(tap_format_sniff(&format, data, size, file, err));
+    TAP_TRY(tap_format_sniff(&format, data, size, "a pickle of NumPy arrays or a .npz", file, err));
     if (format == TAP_FORMAT_ZIP)
         return parse_npz(weights, data, size, file, err);
     if (format == TAP_FORMAT_PICKLE)

@@ -23,7 +23,7 @@ static tap_status parse(tap_weights **weights, const tap_bytes *bytes, const cha
                         bool checkpoint, tap_error *err)
 {
     tap_format format;
-    TAP_TRY(tap_format_sniff(&format, bytes->data, bytes->size, path, err));
+    TAP_TRY(tap_format_sniff(&format, bytes->data, bytes->size, TAP_WEIGHTS_WANTED, path, err));
     if (format == TAP_FORMAT_SAFETENSORS)
         return tap_safetensors_parse(weights, bytes->data, bytes->size, path, err);
     if (format == TAP_FORMAT_ZIP && checkpoint)

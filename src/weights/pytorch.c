@@ -262,7 +262,7 @@ tap_status tap_pytorch_parse(tap_weights **weights, const uint8_t *data, size_t 
 {
     tap_format format;
     *weights = NULL;
-    TAP_TRY(tap_format_sniff(&format, data, size, file, err));
+    TAP_TRY(tap_format_sniff(&format, data, size, TAP_WEIGHTS_WANTED, file, err));
     if (format == TAP_FORMAT_SAFETENSORS)
         return tap_fail(err, TAP_ERR_FORMAT, "%s: a safetensors file where PyTorch's is wanted",
                         file);

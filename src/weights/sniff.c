@@ -6,8 +6,6 @@
 #include <string.h>
 #include <strings.h>
 
-#define WANTED "a safetensors or PyTorch file is wanted"
-
 static bool begins(const uint8_t *data, size_t size, const char *magic, size_t n)
 {
     return size >= n && memcmp(data, magic, n) == 0;
@@ -94,6 +92,8 @@ static const char *name_other(const uint8_t *data, size_t size)
          "a tar archive (PyTorch 0.1 wrote such files, too); unpack it, or save "
          "the weights again with a newer PyTorch"},
         {"\x93NUMPY", 6, 0, "a NumPy array (.npy)"},
+        {"(dp", 3, 0, "a pickle of protocol 0; save it again with pickle.dump(object, file, 2)"},
+        {"}q", 2, 0, "a pickle of protocol 1; save it again with pickle.dump(object, file, 2)"},
         {"GGUF", 4, 0, "a GGUF file (llama.cpp)"},
         {"\x89HDF\r\n\x1a\n", 8, 0, "an HDF5 file (Keras .h5)"},
         {"TFL3", 4, 4, "a TensorFlow Lite model"},
@@ -116,8 +116,8 @@ static const char *name_other(const uint8_t *data, size_t size)
     return NULL;
 }
 
-tap_status tap_format_sniff(tap_format *format, const uint8_t *data, size_t size, const char *file,
-                            tap_error *err)
+tap_status tap_format_sniff(tap_format *format, const uint8_t *data, size_t size,
+                            const char *wanted, const char *file, tap_error *err)
 {
     *format = TAP_FORMAT_OTHER;
     if (size == 0)
@@ -126,7 +126,7 @@ tap_status tap_format_sniff(tap_format *format, const uint8_t *data, size_t size
         return refuse_lfs(data, size, file, err);
     if (is_markup(data, size))
         return tap_fail(err, TAP_ERR_FORMAT,
-                        "%s: this is an HTML or XML page, not weights: the download got a web "
+                        "%s: this is an HTML or XML page, not a model: the download got a web "
                         "page (a login, a licence, an error?); open it to see, and fetch the raw "
                         "file",
                         file);
@@ -142,13 +142,14 @@ tap_status tap_format_sniff(tap_format *format, const uint8_t *data, size_t size
         return TAP_OK;
     const char *name = name_other(data, size);
     if (name != NULL)
-        return tap_fail(err, TAP_ERR_FORMAT, "%s: this is %s; " WANTED, file, name);
+        return tap_fail(err, TAP_ERR_FORMAT, "%s: this is %s; %s is wanted", file, name, wanted);
     if (size < 16)
         return tap_fail(err, TAP_ERR_FORMAT,
                         "%s: only %zu bytes: the download is incomplete, fetch it again", file,
                         size);
     return tap_fail(err, TAP_ERR_FORMAT,
                     "%s: not a format that is known here (begins %02x %02x %02x %02x %02x %02x "
-                    "%02x %02x); " WANTED,
-                    file, data[0], data[1], data[2], data[3], data[4], data[5], data[6], data[7]);
+                    "%02x %02x); %s is wanted",
+                    file, data[0], data[1], data[2], data[3], data[4], data[5], data[6], data[7],
+                    wanted);
 }

@@ -11,8 +11,11 @@ typedef enum tap_format {
     TAP_FORMAT_OTHER   /* nothing that is read here */
 } tap_format;
 
+/* What is wanted where weights are. */
+#define TAP_WEIGHTS_WANTED "a safetensors or PyTorch file"
+
 /* Errors TAP_ERR_FORMAT or TAP_ERR_UNSUPPORTED for TAP_FORMAT_OTHER: what it is, what is wanted. */
-tap_status tap_format_sniff(tap_format *format, const uint8_t *data, size_t size, const char *file,
-                            tap_error *err);
+tap_status tap_format_sniff(tap_format *format, const uint8_t *data, size_t size,
+                            const char *wanted, const char *file, tap_error *err);
 
 #endif

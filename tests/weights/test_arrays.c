@@ -96,6 +96,25 @@ static void shared_values_are_not_looked_through_for_ever(void **state)
     }
 }
 
+static void another_file_is_named(void **state)
+{
+    (void)state;
+    tap_weights *weights;
+    tap_error err;
+    assert_fails(PARSE(&weights, "<html><head><title>Sign in</title>", &err), TAP_ERR_FORMAT, err,
+                 "HTML or XML page");
+    assert_fails(PARSE(&weights, "\x89PNG\r\n\x1a\n........", &err), TAP_ERR_FORMAT, err,
+                 "this is a PNG picture; a pickle of NumPy arrays or a .npz is wanted");
+    assert_fails(PARSE(&weights, "(dp0\nS'f'\np1\nI1\ns.", &err), TAP_ERR_FORMAT, err,
+                 "a pickle of protocol 0; save it again with pickle.dump(object, file, 2)");
+    assert_fails(PARSE(&weights, "}q\0X\1\0\0\0fq\1K\1s.", &err), TAP_ERR_FORMAT, err,
+                 "a pickle of protocol 1; save it again");
+    assert_fails(PARSE(&weights, "\x80\2]q\0.", &err), TAP_ERR_FORMAT, err,
+                 "no dictionary of arrays");
+    assert_fails(PARSE(&weights, "........{}", &err), TAP_ERR_FORMAT, err,
+                 "neither a pickle of arrays nor a .npz");
+}
+
 /* ---- NumPy's own -------------------------------------------------------------------------- */
 
 static double number_at(const tap_tensor *tensor, size_t place)
@@ -172,6 +191,7 @@ int main(void)
         cmocka_unit_test(a_chumpy_array_is_its_values),
         cmocka_unit_test(a_chumpy_array_that_holds_itself_is_refused),
         cmocka_unit_test(shared_values_are_not_looked_through_for_ever),
+        cmocka_unit_test(another_file_is_named),
         cmocka_unit_test(what_numpy_writes_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
