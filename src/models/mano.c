@@ -2,6 +2,7 @@
 
 #include "weights/weights.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,9 @@ enum {
     BETAS = TAP_HAND_BETAS,
     CORRECTIVES = 9 * (JOINTS - 1)
 };
+
+/* A hand is in metres: over it a number is damage, and a sum of such ones might overflow. */
+static const float max_value = 1e6f;
 
 struct tap_mano {
     float template[COORDINATES];
@@ -117,6 +121,11 @@ static tap_status read_floats(float **values, const tap_weights *arrays, const c
         return tap_fail(err, TAP_ERR_MEMORY, "%s: out of memory for '%s'", tap_weights_file(arrays),
                         name);
     tap_status status = tap_tensor_to_f32(*found, tap_weights_file(arrays), *values, err);
+    for (size_t i = 0; status == TAP_OK && i < (*found)->n_elements; i++)
+        if (fabsf((*values)[i]) > max_value)
+            status = tap_fail(err, TAP_ERR_FORMAT,
+                              "%s: array '%s': element %zu is %g, which no hand in metres has",
+                              tap_weights_file(arrays), name, i, (double)(*values)[i]);
     if (status != TAP_OK) {
         free(*values);
         *values = NULL;
@@ -306,10 +315,16 @@ tap_status tap_mano_load(tap_mano **out, const char *path, tap_error *err)
             "%s: this is the left hand's file; HaMeR takes all hands for right ones and "
             "mirrors them, so MANO_RIGHT.pkl is needed",
             path);
-    TAP_TRY(tap_weights_open_arrays(&arrays, path, err));
+    tap_error why;
+    tap_status status = tap_weights_open_arrays(&arrays, path, &why);
+    if (status == TAP_ERR_LIMIT)
+        return tap_fail(err, status, "%s; MANO_RIGHT.pkl has 4 MB, so this may be SMPL's, a body's",
+                        why.message);
+    if (status != TAP_OK)
+        return tap_fail(err, status, "%s", why.message);
     tap_mano *mano = tap_alloc(1, sizeof *mano);
-    tap_status status = mano == NULL ? tap_fail(err, TAP_ERR_MEMORY, "%s: out of memory", path)
-                                     : read_all(mano, arrays, err);
+    status = mano == NULL ? tap_fail(err, TAP_ERR_MEMORY, "%s: out of memory", path)
+                          : read_all(mano, arrays, err);
     tap_weights_close(arrays);
     if (status != TAP_OK) {
         free(mano);

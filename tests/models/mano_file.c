@@ -299,17 +299,23 @@ static void put_regressor(struct writer *writer)
 
 static void put_plain_arrays(struct writer *writer)
 {
-    static double numbers[VERTICES * 3 * 135], big[6890 * 3];
+    static double numbers[VERTICES * 3 * 135], big[10475 * 3];
     const size_t vertices[] = {VERTICES, 3}, pose[] = {VERTICES, 3, 135};
     const size_t weights[] = {VERTICES, JOINTS}, tree[] = {2, JOINTS}, faces[] = {FACES, 3};
-    const size_t body[] = {6890, 3};
+    const size_t body[] = {writer->fault == MANO_SMPL     ? 6890
+                           : writer->fault == MANO_SMPL_X ? 10475
+                                                          : 5023,
+                           3};
+    bool other =
+        writer->fault == MANO_SMPL || writer->fault == MANO_SMPL_X || writer->fault == MANO_FLAME;
     for (size_t i = 0; i < VERTICES * 3; i++)
         numbers[i] = mano_template(i);
     if (writer->fault == MANO_NAN)
         numbers[100] = (double)NAN;
+    if (writer->fault == MANO_HUGE)
+        numbers[100] = 1e30;
     put_text(writer, "v_template");
-    put_array(writer, writer->fault == MANO_SMPL ? big : numbers,
-              writer->fault == MANO_SMPL ? body : vertices, 2, "f8", false);
+    put_array(writer, other ? big : numbers, other ? body : vertices, 2, "f8", false);
     for (size_t i = 0; i < VERTICES * 3 * 135; i++)
         numbers[i] = mano_pose(i);
     put_text(writer, "posedirs");

@@ -22,7 +22,10 @@ enum mano_fault {
     MANO_SOUND,
     MANO_NO_WEIGHTS, /* an array is missing */
     MANO_SMPL,       /* 6890 vertices */
+    MANO_SMPL_X,     /* 10475 */
+    MANO_FLAME,      /* 5023 */
     MANO_NAN,        /* in v_template */
+    MANO_HUGE,       /* 1e30 there */
     MANO_FACE,       /* a corner past the last vertex */
     MANO_PARENT,     /* a joint's parent after it */
     MANO_INDEX,      /* a selection's index outside */

@@ -193,7 +193,12 @@ static void every_fault_is_named(void **state)
         tap_status status;
         const char *words;
     } wanted[MANO_FAULTS] = {[MANO_NO_WEIGHTS] = {TAP_ERR_FORMAT, "'weights'"},
-                             [MANO_SMPL] = {TAP_ERR_UNSUPPORTED, "SMPL"},
+                             [MANO_SMPL] = {TAP_ERR_UNSUPPORTED,
+                                            "6890 vertices: this is SMPL, a body; MANO_RIGHT.pkl "
+                                            "is needed"},
+                             [MANO_SMPL_X] = {TAP_ERR_UNSUPPORTED, "SMPL-X, a body"},
+                             [MANO_FLAME] = {TAP_ERR_UNSUPPORTED, "FLAME, a face"},
+                             [MANO_HUGE] = {TAP_ERR_FORMAT, "'v_template': element 100 is 1e+30"},
                              [MANO_NAN] = {TAP_ERR_FORMAT, "v_template"},
                              [MANO_FACE] = {TAP_ERR_FORMAT, "triangle 333"},
                              [MANO_PARENT] = {TAP_ERR_FORMAT, "joint 3"},
@@ -240,13 +245,30 @@ static void a_cut_or_damaged_file_does_no_harm(void **state)
     free(file.bytes);
 }
 
+/* SMPL's own file has 39 MB, so it is not looked into. */
+static void a_file_that_is_too_large_is_told_what_it_may_be(void **state)
+{
+    (void)state;
+    struct mano_file file = {calloc(1, 17 << 20), 17 << 20};
+    tap_mano *mano;
+    tap_error err;
+    memcpy(file.bytes, "\x80\2}", 3);
+    assert_fails(load(&mano, &file, &err), TAP_ERR_LIMIT, err,
+                 "MANO_RIGHT.pkl has 4 MB, so this may be SMPL's");
+    assert_null(mano);
+    free(file.bytes);
+}
+
 static void the_left_hand_is_refused(void **state)
 {
     (void)state;
     tap_mano *mano;
     tap_error err;
     assert_fails(tap_mano_load(&mano, "/some/where/mano_left.pkl", &err), TAP_ERR_UNSUPPORTED, err,
-                 "MANO_RIGHT.pkl");
+                 "the left hand's file; HaMeR takes all hands for right ones and mirrors them, so "
+                 "MANO_RIGHT.pkl is needed");
+    assert_fails(tap_mano_load(&mano, "MANO_LEFT.npz", &err), TAP_ERR_UNSUPPORTED, err,
+                 "MANO_RIGHT.pkl is needed");
 }
 
 static void it_is_looked_for_in_order(void **state)
@@ -346,6 +368,7 @@ int main(void)
         cmocka_unit_test(a_npz_of_its_arrays_is_read),
         cmocka_unit_test(every_fault_is_named),
         cmocka_unit_test(a_cut_or_damaged_file_does_no_harm),
+        cmocka_unit_test(a_file_that_is_too_large_is_told_what_it_may_be),
         cmocka_unit_test(the_left_hand_is_refused),
         cmocka_unit_test(it_is_looked_for_in_order),
         cmocka_unit_test(the_authors_numbers),
