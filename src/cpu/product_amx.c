@@ -159,7 +159,7 @@ static inline void split_line(uint16_t *block, const float *weights, size_t i)
 /* A line of the next block's weights is split while the tiles multiply. */
 #define SPLIT_NEXT                            \
     do {                                      \
-        if (*done < upto) {                   \
+        if (*done < limit) {                  \
             split_line(next, weights, *done); \
             ++*done;                          \
         }                                     \
@@ -167,7 +167,7 @@ static inline void split_line(uint16_t *block, const float *weights, size_t i)
 
 /* The six products of 32 inputs, the smallest first. */
 static inline void split_step(const uint16_t *rows, const uint16_t *block, uint16_t *next,
-                              const float *weights, size_t *done, size_t upto)
+                              const float *weights, size_t *done, size_t limit)
 {
     LOAD_ROWS(0);
     LOAD_COLUMNS(2);
@@ -232,8 +232,8 @@ static void split_multiply(const tap_multiply *multiply)
             for (size_t i = 0; i < SPLIT_BLOCK / SPLIT_K; i++) {
                 const uint16_t *rows = (const uint16_t *)multiply->form +
                                        ((first / SPLIT_K + i) * tiles + tile) * PARTS * WORDS;
-                size_t upto = more ? ++step * SPLIT_LINES / steps : 0;
-                split_step(rows, block + i * PARTS * 2 * WORDS, next, weights, &done, upto);
+                size_t limit = more ? ++step * SPLIT_LINES / steps : 0;
+                split_step(rows, block + i * PARTS * 2 * WORDS, next, weights, &done, limit);
             }
             EACH_SUM(_tile_stored, sums, ROW_BYTES);
         }
