@@ -158,7 +158,7 @@ static tap_status run_network(tap_session *session, tap_hand *hand, tap_error *e
 {
     const tap_model *model = session->model;
     const tap_backend *backend = model->engine->backend;
-    float outputs[TAP_HAMER_OUTPUTS];
+    float outputs[TAP_HAMER_OUTPUTS] = {0};
     const float *inputs[] = {session->input.data};
     float *to[] = {outputs};
     TAP_TRY(backend->run(model->base, session->scratch.data, inputs, to, NULL, err));
@@ -407,7 +407,7 @@ static void put_regressed(float to[REGRESSED], const tap_hand *hand)
 static tap_status run_reference(const tap_session *session, const tap_plan *plan,
                                 float to[REGRESSED], tap_error *err)
 {
-    float outputs[TAP_HAMER_OUTPUTS];
+    float outputs[TAP_HAMER_OUTPUTS] = {0};
     const float *inputs[] = {session->input.data};
     float *out[] = {outputs};
     TAP_TRY(tap_reference_run(plan, inputs, out, err));

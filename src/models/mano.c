@@ -412,8 +412,8 @@ void tap_mano_pose(const tap_mano *mano, float *vertices, float *joints, const f
     static const size_t order[TAP_HAND_JOINTS] = {0, 13, 14, 15, 16, 1,  2, 3, 17, 4, 5,
                                                   6, 18, 10, 11, 12, 19, 7, 8, 9,  20};
     static const size_t tips[] = {744, 320, 443, 554, 671};
-    float rest[3 * JOINTS], posed[3 * JOINTS];
-    struct map maps[JOINTS];
+    float rest[3 * JOINTS], posed[3 * JOINTS] = {0};
+    struct map maps[JOINTS] = {0};
     memcpy(vertices, mano->template, sizeof mano->template);
     memcpy(rest, mano->joint_template, sizeof rest);
     for (size_t l = 0; l < BETAS; l++) {
