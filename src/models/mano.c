@@ -92,8 +92,9 @@ static tap_status find_array(const tap_tensor **found, const tap_weights *arrays
     const tap_tensor *array = *found = tap_weights_find(arrays, name);
     const char *file = tap_weights_file(arrays);
     if (array == NULL)
-        return tap_fail(err, TAP_ERR_FORMAT, "%s: has no array '%s', so it is no MANO file", file,
-                        name);
+        return tap_fail(err, TAP_ERR_FORMAT,
+                        "%s: has no array '%s', so it is no MANO file; MANO_RIGHT.pkl is needed",
+                        file, name);
     bool right = array->rank == rank;
     for (size_t i = 0; right && i < rank; i++)
         right = array->shape[i] == shape[i] ||

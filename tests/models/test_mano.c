@@ -192,22 +192,23 @@ static void every_fault_is_named(void **state)
     static const struct {
         tap_status status;
         const char *words;
-    } wanted[MANO_FAULTS] = {[MANO_NO_WEIGHTS] = {TAP_ERR_FORMAT, "'weights'"},
-                             [MANO_SMPL] = {TAP_ERR_UNSUPPORTED,
-                                            "6890 vertices: this is SMPL, a body; MANO_RIGHT.pkl "
+    } wanted[MANO_FAULTS] = {
+        [MANO_NO_WEIGHTS] = {TAP_ERR_FORMAT,
+                             "'weights', so it is no MANO file; MANO_RIGHT.pkl is needed"},
+        [MANO_SMPL] = {TAP_ERR_UNSUPPORTED, "6890 vertices: this is SMPL, a body; MANO_RIGHT.pkl "
                                             "is needed"},
-                             [MANO_SMPL_X] = {TAP_ERR_UNSUPPORTED, "SMPL-X, a body"},
-                             [MANO_FLAME] = {TAP_ERR_UNSUPPORTED, "FLAME, a face"},
-                             [MANO_HUGE] = {TAP_ERR_FORMAT, "'v_template': element 100 is 1e+30"},
-                             [MANO_NAN] = {TAP_ERR_FORMAT, "v_template"},
-                             [MANO_FACE] = {TAP_ERR_FORMAT, "triangle 333"},
-                             [MANO_PARENT] = {TAP_ERR_FORMAT, "joint 3"},
-                             [MANO_INDEX] = {TAP_ERR_FORMAT, "'shapedirs'"},
-                             [MANO_POINTER] = {TAP_ERR_FORMAT, "indptr"},
-                             [MANO_ROW] = {TAP_ERR_FORMAT, "row outside"},
-                             [MANO_SHORT] = {TAP_ERR_FORMAT, "not as many"},
-                             [MANO_SYSTEM] = {TAP_ERR_UNSUPPORTED, "posix.system"},
-                             [MANO_BIG_ENDIAN] = {TAP_ERR_FORMAT, "little-endian"}};
+        [MANO_SMPL_X] = {TAP_ERR_UNSUPPORTED, "SMPL-X, a body"},
+        [MANO_FLAME] = {TAP_ERR_UNSUPPORTED, "FLAME, a face"},
+        [MANO_HUGE] = {TAP_ERR_FORMAT, "'v_template': element 100 is 1e+30"},
+        [MANO_NAN] = {TAP_ERR_FORMAT, "v_template"},
+        [MANO_FACE] = {TAP_ERR_FORMAT, "triangle 333"},
+        [MANO_PARENT] = {TAP_ERR_FORMAT, "joint 3"},
+        [MANO_INDEX] = {TAP_ERR_FORMAT, "'shapedirs'"},
+        [MANO_POINTER] = {TAP_ERR_FORMAT, "indptr"},
+        [MANO_ROW] = {TAP_ERR_FORMAT, "row outside"},
+        [MANO_SHORT] = {TAP_ERR_FORMAT, "not as many"},
+        [MANO_SYSTEM] = {TAP_ERR_UNSUPPORTED, "posix.system"},
+        [MANO_BIG_ENDIAN] = {TAP_ERR_FORMAT, "little-endian"}};
     for (enum mano_fault fault = MANO_SOUND + 1; fault < MANO_FAULTS; fault++) {
         struct mano_file file = make_mano(MANO_ORIGINAL, fault);
         tap_mano *mano = (void *)&file;

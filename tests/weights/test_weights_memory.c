@@ -70,6 +70,15 @@ static tap_status open_weights(const char *path, tap_error *err)
     return status;
 }
 
+static tap_status open_arrays(const char *path, tap_error *err)
+{
+    tap_weights *weights = NULL;
+    tap_status status = tap_weights_open_arrays(&weights, path, err);
+    assert_int_equal(status == TAP_OK, weights != NULL);
+    tap_weights_close(weights);
+    return status;
+}
+
 static tap_status parse_config(const char *text, tap_error *err)
 {
     tap_config *config = NULL;
@@ -136,6 +145,8 @@ static void test_each_allocation(void **state)
         snprintf(path, sizeof path, GOLDEN "%s", files[i]);
         fail_each(open_weights, path);
     }
+    fail_each(open_arrays, "fuzz/corpus/arrays/protocol2"); /* chumpy's and SciPy's objects, too */
+    fail_each(open_arrays, "fuzz/corpus/arrays/compressed");
     fail_each(parse_config, "{\"a\":\"b\",\"c\":[1,2],\"d\":{\"e\":1}}");
     fail_each(write_npz, "a");
     fail_each(write_safetensors, "/tmp/tap_weights_memory.safetensors");
