@@ -56,6 +56,9 @@ def arrays():
     seeds = {f"protocol{p}": pickle.dumps({**small, **others}, p) for p in range(2, 6)}
     seeds["stored"] = npz({k: small[k] for k in "ai"})
     seeds["compressed"] = npz({k: small[k] for k in "af"}, np.savez_compressed)
+    turned = Call(np.core.numeric._frombuffer, bytes(range(6)), np.dtype("u1"), (1, 2, 3), "K",
+                  (2, 0, 1))
+    seeds["turned"] = pickle.dumps({"k": turned}, 5)
     seeds["call"] = pickle.dumps({"a": small["a"], "x": Call(os.system, "true")}, 2)
     return seeds
 

@@ -72,12 +72,12 @@ static const tap_pickle_policy policy = {
 
 /* An array as the pickle has it. */
 struct array {
-    tap_tensor tensor;      /* without its data */
+    tap_tensor tensor;      /* without its data; its strides are those of bytes */
     const uint8_t *bytes;   /* of size, dense; or */
     const uint8_t *encoded; /* text of size characters below 256, which are the bytes */
     size_t n_encoded;
     size_t size;
-    bool fortran;
+    bool in_order; /* bytes are in C order */
 };
 
 struct reader {
@@ -185,11 +185,12 @@ static bool read_bytes(struct array *array, const tap_pickle_value *value)
 
 /* What an array is made from, in the pickle; NULL where it is none. */
 struct parts {
-    const tap_pickle_value *shape, *dtype, *order, *bytes;
+    const tap_pickle_value *shape, *dtype, *order, *bytes, *axes;
 };
 
 /* _reconstruct(ndarray, (0,), 'b') with the state (1, shape, dtype, fortran, bytes); protocol 5's
- * _frombuffer(bytes, dtype, shape, 'C' or 'F'), where the array lies dense. */
+ * _frombuffer(bytes, dtype, shape, 'C' or 'F'), where the array lies dense, and since NumPy 2.3
+ * _frombuffer(bytes, dtype, shape, 'K', axes): in C order, then transposed. */
 static struct parts find_parts(const tap_pickle_value *value)
 {
     const tap_pickle_value *from = NULL;
@@ -198,18 +199,41 @@ static struct parts find_parts(const tap_pickle_value *value)
         from = value->object.state;
     else if (tag == FROMBUFFER)
         from = value->object.arguments;
-    if (from == NULL || from->kind != TAP_PICKLE_TUPLE ||
-        from->items.n != (tag == RECONSTRUCT ? 5 : 4))
-        return (struct parts){NULL, NULL, NULL, NULL};
+    size_t n = from != NULL && from->kind == TAP_PICKLE_TUPLE ? from->items.n : 0;
+    if (n != 5 && (n != 4 || tag == RECONSTRUCT))
+        return (struct parts){NULL, NULL, NULL, NULL, NULL};
     tap_pickle_value **items = from->items.data;
-    return tag == RECONSTRUCT ? (struct parts){items[1], items[2], items[3], items[4]}
-                              : (struct parts){items[2], items[1], items[3], items[0]};
+    return tag == RECONSTRUCT
+               ? (struct parts){items[1], items[2], items[3], items[4], NULL}
+               : (struct parts){items[2], items[1], items[3], items[0], n == 5 ? items[4] : NULL};
 }
 
-static bool read_order(bool *fortran, const tap_pickle_value *value)
+/* Turns the strides of a dense tensor into those of the array's order. */
+static bool read_order(struct array *array, const struct parts *parts)
 {
-    *fortran = value->kind == TAP_PICKLE_BOOL ? value->truth : tap_pickle_is_text(value, "F");
-    return value->kind == TAP_PICKLE_BOOL || *fortran || tap_pickle_is_text(value, "C");
+    tap_tensor *tensor = &array->tensor;
+    const tap_tensor dense = *tensor;
+    const tap_pickle_value *order = parts->order, *axes = parts->axes;
+    bool flag = order->kind == TAP_PICKLE_BOOL, used[TAP_TENSOR_MAX_RANK] = {false};
+    array->in_order = flag ? !order->truth : tap_pickle_is_text(order, "C");
+    if (array->in_order)
+        return true;
+    if (flag || tap_pickle_is_text(order, "F")) {
+        tap_tensor_make_fortran(tensor);
+        return true;
+    }
+    if (!tap_pickle_is_text(order, "K") || axes == NULL || axes->kind != TAP_PICKLE_TUPLE ||
+        axes->items.n != tensor->rank)
+        return false;
+    for (size_t i = 0; i < tensor->rank; i++) {
+        size_t axis;
+        if (!to_size(axes->items.data[i], &axis) || axis >= tensor->rank || used[axis])
+            return false;
+        used[axis] = true;
+        tensor->shape[i] = dense.shape[axis];
+        tensor->strides[i] = dense.strides[axis];
+    }
+    return true;
 }
 
 static tap_status read_array(const struct reader *reader, struct array *array,
@@ -228,11 +252,13 @@ static tap_status read_array(const struct reader *reader, struct array *array,
         return fail(reader, "its shape is no tuple of up to 8 sizes");
     if (tag_of(parts.dtype) != DTYPE || !read_dtype(&array->tensor.dtype, parts.dtype))
         return fail(reader, "its type is none that is read: whole or real numbers, little-endian");
-    if (!read_order(&array->fortran, parts.order) || !read_bytes(array, parts.bytes))
-        return fail(reader, "its order or its bytes are missing");
+    if (!read_bytes(array, parts.bytes))
+        return fail(reader, "its bytes are missing");
     if (!tap_tensor_make_dense(&array->tensor) ||
         array->tensor.n_elements * tap_dtype_size(array->tensor.dtype) != array->size)
         return fail(reader, "its bytes are not as many as its shape says");
+    if (!read_order(array, &parts))
+        return fail(reader, "its order is none that is known: save it with numpy.savez");
     return TAP_OK;
 }
 
@@ -347,8 +373,6 @@ static tap_status add_entry(struct collection *collection, const tap_pickle_valu
         entry->tag = RECONSTRUCT;
         TAP_TRY(read_array(reader, &entry->array, value));
         entry->tensor = entry->array.tensor;
-        if (entry->array.fortran)
-            tap_tensor_make_fortran(&entry->tensor);
     }
     entry->size = entry->tensor.n_elements * tap_dtype_size(entry->tensor.dtype);
     if (!tap_size_align(entry->size, TAP_ALIGN, &entry->size) ||
@@ -383,17 +407,15 @@ static bool is_whole(const struct array *array)
            dtype == TAP_DTYPE_U32;
 }
 
-/* The place of element i, counted in C order, among the bytes of an array that may be in Fortran
- * order. */
+/* The place of element i, counted in C order, among the bytes of an array in any order. */
 static size_t place_of(const struct array *array, size_t i)
 {
-    tap_tensor fortran = array->tensor;
+    const tap_tensor *tensor = &array->tensor;
     size_t place = 0;
-    if (!array->fortran)
+    if (array->in_order)
         return i;
-    tap_tensor_make_fortran(&fortran);
-    for (size_t d = fortran.rank; d-- > 0; i /= fortran.shape[d])
-        place += i % fortran.shape[d] * fortran.strides[d];
+    for (size_t d = tensor->rank; d-- > 0; i /= tensor->shape[d])
+        place += i % tensor->shape[d] * tensor->strides[d];
     return place;
 }
 

@@ -20,6 +20,10 @@ def main():
             key = f"{name}_{i}"
             arrays[key + "_c"] = array
             arrays[key + "_f"] = np.asfortranarray(array)
+            # Turned from C's order, which NumPy 2.3 and later say in protocol 5.
+            turn = (1, 0, 2)[:len(shape)]
+            arrays[key + "_k"] = (np.ascontiguousarray(array.transpose(turn)).transpose(turn)
+                                  if len(shape) > 1 else array)
             # Neither order as it lies; NumPy writes a copy in C's.
             arrays[key + "_s"] = np.repeat(array, 2, axis=-1)[..., ::2] if shape else array.copy()
     folder = sys.argv[1]

@@ -37,6 +37,32 @@ static void a_chumpy_array_is_its_values(void **state)
     tap_weights_close(weights);
 }
 
+/* As NumPy 2.3 and later write what is neither in C's nor in Fortran's order. */
+static void a_turned_array_is_turned_back(void **state)
+{
+    (void)state;
+#define TURNED(axes)                                                                          \
+    "\x80\5}(\x8c\1acnumpy._core.numeric\n_frombuffer\n(C\6\0\1\2\3\4\5cnumpy\ndtype\n"       \
+    "\x8c\2u1\x89\x88\x87R(K\3\x8c\1|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tbK\1K\2K\3\x87" \
+    "\x8c\1K" axes "tRu."
+    tap_weights *weights;
+    tap_error err;
+    assert_ok(PARSE(&weights, TURNED("K\2K\0K\1\x87"), &err), err);
+    const tap_tensor *tensor = tap_weights_find(weights, "a");
+    static const size_t shape[] = {3, 1, 2};
+    assert_memory_equal(tensor->shape, shape, sizeof shape);
+    for (size_t i = 0; i < 3; i++)
+        for (size_t k = 0; k < 2; k++)
+            assert_int_equal(tensor->data[i * tensor->strides[0] + k * tensor->strides[2]],
+                             3 * k + i);
+    tap_weights_close(weights);
+    static const char wrong[] = "its order is none that is known: save it with numpy.savez";
+    assert_fails(PARSE(&weights, TURNED("K\2K\0K\0\x87"), &err), TAP_ERR_FORMAT, err, wrong);
+    assert_fails(PARSE(&weights, TURNED("K\3K\0K\1\x87"), &err), TAP_ERR_FORMAT, err, wrong);
+    assert_fails(PARSE(&weights, TURNED("K\1K\0\x86"), &err), TAP_ERR_FORMAT, err, wrong);
+    assert_fails(PARSE(&weights, TURNED("N"), &err), TAP_ERR_FORMAT, err, wrong);
+}
+
 /* It would be followed for ever. */
 static void a_chumpy_array_that_holds_itself_is_refused(void **state)
 {
@@ -158,7 +184,7 @@ static void check_numpy_file(const char *folder, const char *name)
     if (access(path, R_OK) != 0)
         return; /* an old Python has no protocol 5 */
     assert_ok(tap_weights_open_arrays(&weights, path, &err), err);
-    assert_int_equal(tap_weights_count(weights), 11 * 5 * 3);
+    assert_int_equal(tap_weights_count(weights), 11 * 5 * 4);
     for (size_t i = 0; i < tap_weights_count(weights); i++)
         check_array(tap_weights_at(weights, i), name);
     tap_weights_close(weights);
@@ -189,6 +215,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_chumpy_array_is_its_values),
+        cmocka_unit_test(a_turned_array_is_turned_back),
         cmocka_unit_test(a_chumpy_array_that_holds_itself_is_refused),
         cmocka_unit_test(shared_values_are_not_looked_through_for_ever),
         cmocka_unit_test(another_file_is_named),
