@@ -91,6 +91,46 @@ static void tiny_gives_the_authors_numbers_everywhere(void **state)
     tap_weights_close(weights);
 }
 
+#if defined(__SANITIZE_ADDRESS__)
+enum { SANITIZED = 1 };
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
+#endif
+#else
+enum { SANITIZED = 0 };
+#endif
+
+/* Of each crop's 109 numbers with the reference's. */
+static void check_correlation(const float *outputs, const char *precision, double least)
+{
+    static const struct {
+        const char *file;
+        size_t first, n;
+    } parts[] = {{"full_rot6d.npy", 0, TAP_HAMER_POSE},
+                 {"full_betas.npy", TAP_HAMER_POSE, TAP_HAMER_BETAS},
+                 {"full_cam.npy", TAP_HAMER_POSE + TAP_HAMER_BETAS, TAP_HAMER_CAMERA}};
+    float reference[N_CROPS * TAP_HAMER_OUTPUTS];
+    char path[300];
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        struct array part = load_npy(hamer_path(path, sizeof path, parts[i].file));
+        assert_int_equal(part.n, N_CROPS * parts[i].n);
+        for (size_t j = 0; j < part.n; j++)
+            reference[j / parts[i].n * TAP_HAMER_OUTPUTS + parts[i].first + j % parts[i].n] =
+                part.values[j];
+        free_array(&part);
+    }
+    for (size_t i = 0; i < N_CROPS; i++) {
+        double r = tap_correlation(outputs + i * TAP_HAMER_OUTPUTS,
+                                   reference + i * TAP_HAMER_OUTPUTS, TAP_HAMER_OUTPUTS);
+        printf("%s, crop %zu: correlation %.7f\n", precision, i, r);
+        if (!(r >= least))
+            fail_msg("%s, crop %zu: correlation %.7f is less than %g", precision, i, r, least);
+    }
+}
+
 static void full_gives_the_authors_numbers(void **state)
 {
     (void)state;
@@ -99,6 +139,10 @@ static void full_gives_the_authors_numbers(void **state)
     tap_hamer *model;
     float outputs[N_CROPS * TAP_HAMER_OUTPUTS];
     char path[300];
+    if (SANITIZED) { /* minutes, for code that the small one and the products' tests run too */
+        printf("SKIP the full network in a sanitizer's build\n");
+        skip();
+    }
     hamer_path(path, sizeof path, "full_rot6d.npy");
     tap_weights *weights = open_synthetic(&tap_hamer_full);
     assert_ok(tap_hamer_create(&model, weights, &err), err);
@@ -106,6 +150,10 @@ static void full_gives_the_authors_numbers(void **state)
     assert_true(open_machine(&machine, NULL, tap_cpus_allowed(NULL, 0)));
     run(outputs, &machine, model, "f32", 1);
     compare_outputs(outputs, "full", full_tolerance);
+    run(outputs, &machine, model, "f16", 1);
+    check_correlation(outputs, "f16", 0.99999);
+    run(outputs, &machine, model, "int8", 1);
+    check_correlation(outputs, "int8", 0.9999);
     close_machine(&machine);
     tap_hamer_free(model);
     tap_weights_close(weights);
