@@ -292,18 +292,21 @@ static tap_status make_model(tap_hamer *model, tap_error *err)
     model->tensors = calloc(n, sizeof *model->tensors);
     model->found = calloc(n, sizeof *model->found);
     model->copies = calloc(n, sizeof *model->copies);
+    if (model->tensors == NULL || model->found == NULL || model->copies == NULL)
+        return tap_fail(err, TAP_ERR_MEMORY, "%s: out of memory", tap_weights_file(model->weights));
+    /* Before any memory of the sizes that the file claims: a side of a tensor without elements
+     * costs nothing to claim. */
+    for (size_t i = 0; i < n; i++)
+        TAP_TRY(find_tensor(model, i, err));
     model->positions = tap_alloc(TAP_HAMER_TOKENS * c->dim, sizeof(float));
     model->kv = tap_alloc(c->head_depth * 2 * c->head_inner * c->dim, sizeof(float));
     model->readout = tap_alloc(TAP_HAMER_OUTPUTS * c->head_dim, sizeof(float));
     model->readout_bias = tap_alloc(TAP_HAMER_OUTPUTS, sizeof(float));
     model->first_query = tap_alloc(c->head_inner, sizeof(float));
     model->first_bias = tap_alloc(c->head_dim, sizeof(float));
-    if (model->tensors == NULL || model->found == NULL || model->copies == NULL ||
-        model->positions == NULL || model->kv == NULL || model->readout == NULL ||
+    if (model->positions == NULL || model->kv == NULL || model->readout == NULL ||
         model->readout_bias == NULL || model->first_query == NULL || model->first_bias == NULL)
         return tap_fail(err, TAP_ERR_MEMORY, "%s: out of memory", tap_weights_file(model->weights));
-    for (size_t i = 0; i < n; i++)
-        TAP_TRY(find_tensor(model, i, err));
     return TAP_OK;
 }
 

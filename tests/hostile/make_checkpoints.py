@@ -162,6 +162,15 @@ def networks():
     other("no_layer_1", {k: v for k, v in shapes(head_depth=3).items() if "layers.1." not in k},
           FORMAT, "layers.1.0.norm.weight' is missing")
     other("no_blocks", without("backbone.blocks."), FORMAT, "not a whole HaMeR: 0 blocks")
+    # 34 GB, if what tensors without elements claim were believed.
+    last = "mano_head.transformer.transformer.layers."
+    other("huge_and_empty", {
+        "backbone.patch_embed.proj.weight": (8000, 3, 16, 0),
+        "backbone.blocks.0.mlp.fc1.weight": (8192, 0),
+        "backbone.blocks.63.mlp.fc1.weight": (8192, 0),
+        "mano_head.transformer.pos_embedding": (1, 1, 8192),
+        last + "0.1.fn.to_q.weight": (8192, 0), last + "0.2.fn.net.0.weight": (8192, 0),
+        last + "63.1.fn.to_q.weight": (8192, 0)}, FORMAT, "'backbone.pos_embed' is missing")
     nan = Tensor(Storage("Float", [0.5] * 63 + [float("nan")]), (64,))
     other("nan", tiny, FORMAT, "'backbone.last_norm.bias' holds a NaN or an infinity",
           values={"backbone.last_norm.bias": nan})
