@@ -82,7 +82,7 @@ static tap_status read_config(tap_hamer_config *config, const tap_weights *weigh
         return tap_fail(
             err, TAP_ERR_UNSUPPORTED,
             "%s: not a HaMeR: it has no 'backbone.patch_embed.proj.weight'; its first "
-            "tensor is '%s'",
+            "tensor is '%s'; give upstream's hamer.ckpt or a .safetensors of the same names",
             file, tap_weights_count(weights) > 0 ? tap_weights_at(weights, 0)->name : "(none)");
     *config = (tap_hamer_config){
         .dim = side(weights, "backbone.patch_embed.proj.weight", 4, 0),
@@ -104,11 +104,12 @@ static tap_status read_config(tap_hamer_config *config, const tap_weights *weigh
                         "width %zu; fetch or convert it again",
                         file, config->depth, config->dim, config->head_depth, config->head_dim);
     if (config->depth > MAX_DEPTH || config->head_depth > MAX_DEPTH)
-        return tap_fail(err, TAP_ERR_LIMIT, "%s: more than %d blocks", file, MAX_DEPTH);
+        return tap_fail(err, TAP_ERR_LIMIT, "%s: more than %d blocks; HaMeR has 32", file,
+                        MAX_DEPTH);
     if (config->heads == 0 || config->head_heads == 0)
         return tap_fail(err, TAP_ERR_UNSUPPORTED,
                         "%s: widths %zu and %zu: how many heads they have is known for multiples "
-                        "of %d and %d",
+                        "of %d and %d; HaMeR's are 1280 and 512",
                         file, config->dim, config->head_inner, VIT_HEAD, MANO_HEAD);
     return TAP_OK;
 }
@@ -132,8 +133,9 @@ static tap_status check_shape(const tap_tensor *tensor, const tap_hamer_tensor *
             used += (size_t)snprintf(text[side_of] + used, sizeof text[0] - used, "%s%zu",
                                      i == 0 ? "" : ", ", shape[i]);
     }
-    return tap_fail(err, TAP_ERR_FORMAT, "%s: tensor '%s' has the shape (%s), expected (%s)", file,
-                    tensor->name, text[0], text[1]);
+    return tap_fail(err, TAP_ERR_FORMAT,
+                    "%s: tensor '%s' has the shape (%s), expected (%s); fetch or convert it again",
+                    file, tensor->name, text[0], text[1]);
 }
 
 /* Dense float32 at its own alignment: usable where it lies. */
