@@ -91,16 +91,18 @@ static void tiny_gives_the_authors_numbers_everywhere(void **state)
     tap_weights_close(weights);
 }
 
-#if defined(__SANITIZE_ADDRESS__)
-enum { SANITIZED = 1 };
+/* A sanitizer's or a debug build takes minutes for the full network, and sees no code there that the
+ * small one and the products' tests do not run too. */
+#if defined(__SANITIZE_ADDRESS__) || !defined(NDEBUG)
+enum { SLOW = 1 };
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
-enum { SANITIZED = 1 };
+enum { SLOW = 1 };
 #else
-enum { SANITIZED = 0 };
+enum { SLOW = 0 };
 #endif
 #else
-enum { SANITIZED = 0 };
+enum { SLOW = 0 };
 #endif
 
 /* Of each crop's 109 numbers with the reference's. */
@@ -139,8 +141,8 @@ static void full_gives_the_authors_numbers(void **state)
     tap_hamer *model;
     float outputs[N_CROPS * TAP_HAMER_OUTPUTS];
     char path[300];
-    if (SANITIZED) { /* minutes, for code that the small one and the products' tests run too */
-        printf("SKIP the full network in a sanitizer's build\n");
+    if (SLOW) {
+        printf("SKIP the full network: a sanitizer's or a debug build\n");
         skip();
     }
     hamer_path(path, sizeof path, "full_rot6d.npy");
