@@ -91,8 +91,8 @@ static void tiny_gives_the_authors_numbers_everywhere(void **state)
     tap_weights_close(weights);
 }
 
-/* A sanitizer's or a debug build takes minutes for the full network, and sees no code there that the
- * small one and the products' tests do not run too. */
+/* A sanitizer's or a debug build takes minutes for the full network, and sees no code there that
+ * the small one and the products' tests do not run too. */
 #if defined(__SANITIZE_ADDRESS__) || !defined(NDEBUG)
 enum { SLOW = 1 };
 #elif defined(__has_feature)
