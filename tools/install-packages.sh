@@ -48,6 +48,7 @@ python3                 cmd:/usr/bin/python3'
 develop="$build$test$fuzz$lint"'
 gcovr                   cmd:gcovr
 gcc-aarch64-linux-gnu   cmd:aarch64-linux-gnu-gcc
+libc6-dev-arm64-cross   file:/usr/aarch64-linux-gnu/include/stdio.h
 qemu-user-static        cmd:qemu-aarch64-static'
 
 is_there() {
