@@ -22,6 +22,8 @@
  * Threads   Engines and models may be used by any number of threads at once. Sessions, result
  *           handles and pictures belong to one thread at a time; sessions of one model run in
  *           parallel. Results are bit-identical for any number of threads and from run to run.
+ * fork      A child may use and let go what its parent opened; it starts threads of its own at its
+ *           first call. A session or result that another thread was using at the time is lost.
  * Errors    A function that can fail returns tap_status and fills *err, which may be NULL. The
  *           library never prints, never exits, and never aborts on bad input.
  * Structs   Options and views begin with their own size, so that later versions can append
@@ -131,8 +133,9 @@ TAP_API tap_status tap_engine_describe(const tap_engine *engine, tap_engine_info
 /* ---- models ------------------------------------------------------------------------------ */
 
 /* Called now and then during a long load or conversion, from the thread that asked for it; done
- * and total in bytes. what: "packing", "writing". */
-typedef void (*tap_progress_callback)(void *user, const char *what, uint64_t done, uint64_t total);
+ * and total in bytes. what: "packing", "checking", "writing". Returns true to go on; false ends the
+ * call with TAP_ERR_CANCELLED (a conversion that is writing already is finished). */
+typedef bool (*tap_progress_callback)(void *user, const char *what, uint64_t done, uint64_t total);
 
 typedef struct tap_model_options {
     size_t size;
@@ -177,7 +180,8 @@ TAP_API void tap_model_options_init(tap_model_options *options);
  * Errors  TAP_ERR_NOT_FOUND, TAP_ERR_IO; TAP_ERR_FORMAT (the message names file and tensor: an LFS
  *         pointer, an HTML page, a truncated file, missing, extra, misshapen or NaN tensors);
  *         TAP_ERR_UNSUPPORTED (another kind of model); TAP_ERR_LIMIT; TAP_ERR_INTERNAL (the
- *         warm-up gate failed: the message has the correlation). */
+ *         warm-up gate failed: the message has the correlation); TAP_ERR_CANCELLED (progress said
+ *         so). */
 TAP_API tap_status tap_model_load(tap_model **model, tap_engine *engine, const char *path,
                                   const tap_model_options *options, tap_error *err);
 
@@ -206,7 +210,7 @@ TAP_API tap_status tap_synth_write(const char *kind, const char *path, tap_error
  * from      as tap_model_load's path; to: the file, whole or not at all.
  * dtype     NULL or "f32"; "f16": rounded to nearest even.
  * Errors    those of tap_model_load; TAP_ERR_ARGUMENT (a dtype; f16 cannot hold a value, which is
- *           named); TAP_ERR_IO. */
+ *           named); TAP_ERR_IO; TAP_ERR_CANCELLED (progress said so). */
 TAP_API tap_status tap_model_convert(const char *from, const char *to, const char *dtype,
                                      tap_progress_callback progress, void *progress_user,
                                      tap_error *err);
@@ -268,6 +272,13 @@ TAP_API tap_image tap_picture_view(const tap_picture *picture);
 
 /* The EXIF orientation found in the file, 1..8 (1 where there is none or it is damaged). */
 TAP_API int tap_picture_orientation(const tap_picture *picture);
+
+typedef enum tap_encoding { TAP_ENCODING_PNG = 0, TAP_ENCODING_JPEG = 1 } tap_encoding;
+
+/* The picture as a PNG or a JPEG (quality 92) in memory. *bytes is freed by the caller with
+ * tap_free. Errors: TAP_ERR_ARGUMENT (another encoding), TAP_ERR_MEMORY. */
+TAP_API tap_status tap_picture_encode(const tap_picture *picture, tap_encoding encoding,
+                                      uint8_t **bytes, size_t *n_bytes, tap_error *err);
 
 /* Writes a PNG (path ends in .png) or a JPEG (.jpg, .jpeg; quality 92). Written beside, synced and
  * renamed: the old file stays whole if anything fails. Errors: TAP_ERR_IO, TAP_ERR_ARGUMENT. */
@@ -403,6 +414,9 @@ typedef struct tap_hand_camera {
     double fx, fy, cx, cy;
 } tap_hand_camera;
 
+/* Asked between the hands of one call, from its thread; false ends it with TAP_ERR_CANCELLED. */
+typedef bool (*tap_proceed_callback)(void *user);
+
 typedef struct tap_hamer_options {
     size_t size;
     const tap_hand_box *boxes; /* [n_boxes]; borrowed for the call */
@@ -417,6 +431,8 @@ typedef struct tap_hamer_options {
                                middle, which is what HaMeR assumes */
     tap_exif exif;          /* TAP_EXIF_APPLY, as upstream; for encoded pictures */
     uint64_t max_pixels;    /* 64,000,000; for encoded pictures */
+    tap_proceed_callback proceed; /* asked before each hand; NULL: all are found */
+    void *proceed_user;
 } tap_hamer_options;
 
 /* A result; reused from call to call its memory grows to the largest answer and stays. */
@@ -470,13 +486,24 @@ TAP_API void tap_hands_free(tap_hands *hands); /* NULL is fine */
 TAP_API tap_status tap_hands_get(const tap_hands *hands, tap_hands_view *view);
 TAP_API tap_status tap_hands_at(const tap_hands *hands, size_t i, tap_hand_view *view);
 
+/* Makes a result of values that came from elsewhere, one hand out of a result or a server's answer,
+ * so that it can be drawn and its mesh written. Everything is copied; hands is overwritten, after a
+ * failure it is empty, and it must not own what is given.
+ * view   count, image_width, image_height, camera, mano_available and what else is known.
+ * given  [view->count]. rotmats, betas, cam and cam_t_full are needed, with mano_available
+ * vertices, joints and faces too; the rest is taken over or worked out from them. Errors
+ * TAP_ERR_ARGUMENT (a size that is not set, an array that is NULL or not finite, a face of a vertex
+ * that there isn't), TAP_ERR_LIMIT (more than TAP_HANDS_MAX), TAP_ERR_MEMORY. */
+TAP_API tap_status tap_hands_assemble(tap_hands *hands, const tap_hands_view *view,
+                                      const tap_hand_view *given, tap_error *err);
+
 /* Hands in a file ("-": standard input), in an encoded picture, in pixels; one a box, in their
  * order, each the same to the bit as in a call of its own. The picture is decoded once. hands is
  * overwritten; after a failure it is empty.
  * Errors  TAP_ERR_ARGUMENT (an option; a box that is not finite, empty, reversed, or wholly outside
  *         the picture: the message has its number), those of tap_picture_decode, TAP_ERR_LIMIT
  *         (more than TAP_HANDS_MAX boxes), TAP_ERR_INTERNAL (the network's output is not finite),
- *         TAP_ERR_MEMORY. */
+ *         TAP_ERR_CANCELLED (proceed said so), TAP_ERR_MEMORY. */
 TAP_API tap_status tap_hamer_file(tap_session *session, const char *path,
                                   const tap_hamer_options *options, tap_hands *hands,
                                   tap_error *err);

@@ -123,6 +123,9 @@ struct tap_hands {
 /* Memory for n hands and MANO's triangles; sets mano_available. mano may be NULL. */
 tap_status tap_hands_reserve(tap_hands *hands, size_t n, const tap_mano *mano, tap_error *err);
 
+/* rotmats in the picture's frame, as matrices and as axis and angle. */
+void tap_hand_orient(tap_hand *hand);
+
 /* A caller's options over the defaults that *own already holds: as many bytes as both know. The
  * caller's first field is its size. False if that can't be a size. */
 bool tap_options_read(void *own, size_t own_size, const void *options);

@@ -17,11 +17,13 @@ struct conversion {
     uint64_t done, total;
 };
 
-static void tell(struct conversion *conversion, const char *what, size_t n_elements)
+/* False: stop. */
+static bool tell(struct conversion *conversion, const char *what, size_t n_elements)
 {
     conversion->done += n_elements * sizeof(float);
-    if (conversion->progress != NULL)
-        conversion->progress(conversion->progress_user, what, conversion->done, conversion->total);
+    return conversion->progress == NULL ||
+           conversion->progress(conversion->progress_user, what, conversion->done,
+                                conversion->total);
 }
 
 /* Every value is looked at before the first is written, so that writing cannot fail for one. */
@@ -36,7 +38,8 @@ static tap_status check_values(struct conversion *conversion, bool half, tap_err
                 return tap_fail(err, TAP_ERR_ARGUMENT,
                                 "%s: tensor %s: element %zu is %g, more than f16 holds; write f32",
                                 file, tensor->name, j, (double)conversion->values[j]);
-        tell(conversion, "checking", tensor->n_elements);
+        if (!tell(conversion, "checking", tensor->n_elements))
+            return tap_fail(err, TAP_ERR_CANCELLED, "%s: stopped, as was asked", file);
     }
     return TAP_OK;
 }
@@ -52,7 +55,7 @@ static void fill(void *user, size_t tensor, size_t first, size_t n, float *dst)
         conversion->at = tensor + 1;
     }
     memcpy(dst, conversion->values + first, n * sizeof *dst);
-    tell(conversion, "writing", n);
+    (void)tell(conversion, "writing", n); /* too late to stop */
 }
 
 /* HaMeR's needed tensors; a SuperPoint's file holds no other. */

@@ -175,12 +175,7 @@ static tap_status run_network(tap_session *session, tap_hand *hand, tap_error *e
 static void finish_hand(tap_hand *hand, const tap_hands *hands, const tap_mano *mano)
 {
     const tap_hand_camera *camera = &hands->view.camera;
-    memcpy(hand->rotmats_image, hand->rotmats, sizeof hand->rotmats);
-    for (size_t i = 0; i < TAP_HAND_ROTATIONS; i++) {
-        if (!hand->is_right)
-            tap_hand_mirror_rotation(hand->rotmats_image + 9 * i);
-        tap_hand_axis_angle(hand->axis_angle + 3 * i, hand->rotmats_image + 9 * i);
-    }
+    tap_hand_orient(hand);
     tap_hand_crop_translation(hand->cam_t, hand->cam);
     if (hands->in_frame) {
         tap_hand_translation(hand->translation, hand->cam, &hand->region, camera, hand->is_right);
@@ -258,8 +253,12 @@ static tap_status find_hands(tap_session *session, const tap_image *image,
     TAP_TRY(reserve_network(session, err));
     for (size_t i = 0; i < n && hands->in_frame; i++)
         TAP_TRY(find_region(&hands->hands[i], i, image, options, err));
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        if (options->proceed != NULL && !options->proceed(options->proceed_user))
+            return tap_fail(err, TAP_ERR_CANCELLED, "stopped before hand %zu of %zu, as was asked",
+                            i + 1, n);
         TAP_TRY(find_hand(session, image, i, options, hands, err));
+    }
     view->count = n;
     view->total_ms = view->decode_ms + tap_clock_ms() - start;
     return TAP_OK;

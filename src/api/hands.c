@@ -1,6 +1,7 @@
 /* A result of HaMeR: its memory, its views, its pictures and mesh files. */
 #include "api.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,6 +39,16 @@ tap_status tap_hands_reserve(tap_hands *hands, size_t n, const tap_mano *mano, t
     if (hands->hands == NULL)
         return tap_fail(err, TAP_ERR_MEMORY, "out of memory for %zu hands", n);
     return TAP_OK;
+}
+
+void tap_hand_orient(tap_hand *hand)
+{
+    memcpy(hand->rotmats_image, hand->rotmats, sizeof hand->rotmats);
+    for (size_t i = 0; i < TAP_HAND_ROTATIONS; i++) {
+        if (!hand->is_right)
+            tap_hand_mirror_rotation(hand->rotmats_image + 9 * i);
+        tap_hand_axis_angle(hand->axis_angle + 3 * i, hand->rotmats_image + 9 * i);
+    }
 }
 
 tap_status tap_hands_get(const tap_hands *hands, tap_hands_view *view)
@@ -79,6 +90,98 @@ tap_status tap_hands_at(const tap_hands *hands, size_t i, tap_hand_view *view)
     memcpy(view, &own, size);
     view->size = size;
     return TAP_OK;
+}
+
+/* ---- values from elsewhere ------------------------------------------------------------------ */
+
+static tap_status take_values(float *to, const float *from, size_t n, const char *name, size_t i,
+                              tap_error *err)
+{
+    if (from == NULL)
+        return tap_fail(err, TAP_ERR_ARGUMENT, "hand %zu: %s: is NULL", i, name);
+    for (size_t k = 0; k < n; k++)
+        if (!isfinite(from[k]))
+            return tap_fail(err, TAP_ERR_ARGUMENT, "hand %zu: %s: value %zu is not finite", i, name,
+                            k);
+    memcpy(to, from, n * sizeof *to);
+    return TAP_OK;
+}
+
+/* A result has MANO's triangles once a side, given by any hand of that side. */
+static tap_status take_faces(tap_hands *hands, const tap_hand_view *given, size_t i, tap_error *err)
+{
+    bool left = !given->is_right;
+    const size_t n = (size_t)TAP_HAND_FACES * 3;
+    if (given->faces == NULL)
+        return tap_fail(err, TAP_ERR_ARGUMENT, "hand %zu: faces: is NULL", i);
+    for (size_t k = 0; k < n; k++)
+        if (given->faces[k] >= TAP_HAND_VERTICES)
+            return tap_fail(err, TAP_ERR_ARGUMENT,
+                            "hand %zu: faces: face %zu names vertex %u, of %d there are", i, k / 3,
+                            given->faces[k], TAP_HAND_VERTICES);
+    memcpy(hands->faces[left], given->faces, n * sizeof *given->faces);
+    memcpy(hands->faces[left] + TAP_HAND_FACES, tap_hand_wrist, sizeof tap_hand_wrist);
+    if (left)
+        tap_hand_mirror_faces(&hands->faces[1][TAP_HAND_FACES][0], TAP_HAND_WRIST);
+    return TAP_OK;
+}
+
+static tap_status take_hand(tap_hands *hands, const tap_hand_view *given, size_t i, tap_error *err)
+{
+    tap_hand *hand = &hands->hands[i];
+    *hand = (tap_hand){.box = given->box,
+                       .is_right = given->is_right,
+                       .region = {given->center_x, given->center_y, given->side}};
+    TAP_TRY(take_values(hand->rotmats, given->rotmats, TAP_HAND_ROTATIONS * 9, "rotmats", i, err));
+    TAP_TRY(take_values(hand->betas, given->betas, TAP_HAND_BETAS, "betas", i, err));
+    TAP_TRY(take_values(hand->cam, given->cam, 3, "cam", i, err));
+    TAP_TRY(take_values(hand->translation, given->cam_t_full, 3, "cam_t_full", i, err));
+    tap_hand_orient(hand);
+    tap_hand_crop_translation(hand->cam_t, hand->cam);
+    if (!hands->view.mano_available)
+        return TAP_OK;
+    TAP_TRY(
+        take_values(hand->vertices, given->vertices, TAP_HAND_VERTICES * 3, "vertices", i, err));
+    TAP_TRY(take_values(hand->joints, given->joints, TAP_HAND_JOINTS * 3, "joints", i, err));
+    TAP_TRY(take_faces(hands, given, i, err));
+    tap_hand_project(hand->keypoints, hand->joints, TAP_HAND_JOINTS, hand->translation,
+                     &hands->view.camera);
+    float joints[TAP_HAND_JOINTS * 3];
+    memcpy(joints, hand->joints, sizeof joints);
+    if (!hand->is_right)
+        tap_hand_mirror_points(joints, TAP_HAND_JOINTS);
+    tap_hand_project_crop(hand->keypoints_crop, joints, TAP_HAND_JOINTS, hand->cam_t);
+    return TAP_OK;
+}
+
+static tap_status assemble(tap_hands *hands, const tap_hands_view *view, const tap_hand_view *given,
+                           tap_error *err)
+{
+    if (view->size != sizeof *view)
+        return tap_fail(err, TAP_ERR_ARGUMENT, "tap_hands_view: size is not set");
+    if (view->count > TAP_HANDS_MAX)
+        return tap_fail(err, TAP_ERR_LIMIT, "%zu hands: at most %d", view->count, TAP_HANDS_MAX);
+    if (given == NULL && view->count > 0)
+        return tap_fail(err, TAP_ERR_ARGUMENT, "given: is NULL, with count %zu", view->count);
+    TAP_TRY(tap_hand_camera_check(&view->camera, err));
+    TAP_TRY(tap_hands_reserve(hands, view->count, NULL, err));
+    hands->view = *view;
+    hands->in_frame = true;
+    for (size_t i = 0; i < view->count; i++) {
+        if (given[i].size != sizeof *given)
+            return tap_fail(err, TAP_ERR_ARGUMENT, "hand %zu: size is not set", i);
+        TAP_TRY(take_hand(hands, &given[i], i, err));
+    }
+    return TAP_OK;
+}
+
+tap_status tap_hands_assemble(tap_hands *hands, const tap_hands_view *view,
+                              const tap_hand_view *given, tap_error *err)
+{
+    tap_status status = assemble(hands, view, given, err);
+    if (status != TAP_OK)
+        hands->view = (tap_hands_view){.size = sizeof hands->view};
+    return status;
 }
 
 /* ---- meshes -------------------------------------------------------------------------------- */

@@ -148,10 +148,10 @@ static tap_status read_mano(tap_model *model, const char *option, tap_error *err
     return tap_mano_load(&model->mano, model->mano_path, err);
 }
 
-static void tell_packing(void *user, uint64_t done, uint64_t total)
+static bool tell_packing(void *user, uint64_t done, uint64_t total)
 {
     const tap_model_options *options = user;
-    options->progress(options->progress_user, "packing", done, total);
+    return options->progress(options->progress_user, "packing", done, total);
 }
 
 static tap_status pack_network(tap_model *model, tap_model_options *options, tap_error *err)

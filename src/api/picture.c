@@ -96,18 +96,30 @@ int tap_picture_orientation(const tap_picture *picture)
     return picture->pixels.exif_orientation;
 }
 
+tap_status tap_picture_encode(const tap_picture *picture, tap_encoding encoding, uint8_t **bytes,
+                              size_t *n_bytes, tap_error *err)
+{
+    *bytes = NULL;
+    *n_bytes = 0;
+    if (encoding == TAP_ENCODING_PNG)
+        return tap_pixels_encode_png(&picture->pixels, bytes, n_bytes, err);
+    if (encoding == TAP_ENCODING_JPEG)
+        return tap_pixels_encode_jpeg(&picture->pixels, JPEG_QUALITY, bytes, n_bytes, err);
+    return tap_fail(err, TAP_ERR_ARGUMENT, "encoding %d: no such kind", (int)encoding);
+}
+
 tap_status tap_picture_write(const tap_picture *picture, const char *path, tap_error *err)
 {
     uint8_t *bytes = NULL;
     size_t n_bytes;
+    tap_encoding encoding = TAP_ENCODING_PNG;
     const char *dot = strrchr(path, '.');
-    if (dot != NULL && strcasecmp(dot, ".png") == 0)
-        TAP_TRY(tap_pixels_encode_png(&picture->pixels, &bytes, &n_bytes, err));
-    else if (dot != NULL && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0))
-        TAP_TRY(tap_pixels_encode_jpeg(&picture->pixels, JPEG_QUALITY, &bytes, &n_bytes, err));
-    else
+    if (dot != NULL && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0))
+        encoding = TAP_ENCODING_JPEG;
+    else if (dot == NULL || strcasecmp(dot, ".png") != 0)
         return tap_fail(err, TAP_ERR_ARGUMENT,
                         "%s: a picture's name must end in .png, .jpg or .jpeg", path);
+    TAP_TRY(tap_picture_encode(picture, encoding, &bytes, &n_bytes, err));
     tap_status status = tap_file_write(path, bytes, n_bytes, err);
     free(bytes);
     return status;

@@ -170,7 +170,7 @@ int tap_cli_open(tap_cli_model *model, const tap_cli_kind *kind,
 void tap_cli_close(tap_cli_model *model);
 
 /* A tap_progress_callback whose user is a tap_progress. */
-void tap_cli_show_progress(void *user, const char *what, uint64_t done, uint64_t total);
+bool tap_cli_show_progress(void *user, const char *what, uint64_t done, uint64_t total);
 
 /* ---- SuperPoint's options, for the verbs that run it (model.c) ------------------------------ */
 

@@ -78,11 +78,12 @@ const tap_option tap_cli_points_options[] = {
      FIELD(options.max_pixels), 1, 4294967295.0, NULL},
     {.name = NULL}};
 
-void tap_cli_show_progress(void *user, const char *what, uint64_t done, uint64_t total)
+bool tap_cli_show_progress(void *user, const char *what, uint64_t done, uint64_t total)
 {
     tap_progress *progress = user;
     progress->total = total;
     tap_progress_show(progress, done, what);
+    return true;
 }
 
 static tap_status load(tap_cli_model *model, const tap_cli_kind *kind,

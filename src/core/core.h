@@ -122,7 +122,8 @@ void tap_pool_free(tap_pool *pool);
 size_t tap_pool_threads(const tap_pool *pool);
 
 /* Runs fn for every item, in any order, on any worker, and returns when all are done. Items are
- * taken from an atomic counter. Calls from several threads take turns. fn must not call it. */
+ * taken from an atomic counter. Calls from several threads take turns. fn must not call it. In a
+ * child after fork() the first call starts threads of the child's own. */
 void tap_pool_run(tap_pool *pool, size_t n_items, tap_pool_fn fn, void *context);
 
 /* CPUs that this process may use: the smaller of the affinity mask and the cgroup's quota rounded

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MAX_THREADS = 256 };
 
@@ -22,6 +23,7 @@ struct worker {
 
 struct tap_pool {
     size_t n_threads, n_started;
+    _Atomic pid_t owner; /* the process whose threads these are; 0 while a child starts its own */
     size_t spin; /* rounds to spin before sleeping; 0 when there are more workers than CPUs */
     pthread_mutex_t turn; /* held by the caller whose job is running */
     pthread_mutex_t mutex;
@@ -110,8 +112,51 @@ static void wait_for_workers(tap_pool *pool)
     pthread_mutex_unlock(&pool->mutex);
 }
 
+static void set_up(tap_pool *pool)
+{
+    pthread_mutex_init(&pool->turn, NULL);
+    pthread_mutex_init(&pool->mutex, NULL);
+    pthread_cond_init(&pool->wake, NULL);
+    pthread_cond_init(&pool->done, NULL);
+    atomic_store_explicit(&pool->epoch, 0, memory_order_relaxed);
+    atomic_store_explicit(&pool->n_working, 0, memory_order_relaxed);
+    pool->n_started = 0;
+}
+
+/* 0, or why a thread did not start; those before it did. */
+static int start_workers(tap_pool *pool)
+{
+    int failed = 0;
+    for (size_t i = 1; i < pool->n_threads && !failed; i++) {
+        struct worker *worker = &pool->workers[i];
+        *worker = (struct worker){.pool = pool, .index = i};
+        failed = pthread_create(&worker->thread, NULL, worker_main, worker);
+        pool->n_started += !failed;
+    }
+    return failed;
+}
+
+/* After fork() a child has the pool's memory but none of its threads, and a lock may be held by a
+ * thread that is not there. The first of the child's callers starts afresh, with fewer threads if
+ * the system refuses some; work is the same with any number. */
+static void survive_fork(tap_pool *pool)
+{
+    pid_t self = getpid(), owner = atomic_load_explicit(&pool->owner, memory_order_acquire);
+    while (owner != self) {
+        if (owner != 0 && atomic_compare_exchange_strong(&pool->owner, &owner, 0)) {
+            set_up(pool);
+            (void)start_workers(pool);
+            atomic_store_explicit(&pool->owner, self, memory_order_release);
+            return;
+        }
+        sched_yield();
+        owner = atomic_load_explicit(&pool->owner, memory_order_acquire);
+    }
+}
+
 void tap_pool_run(tap_pool *pool, size_t n_items, tap_pool_fn fn, void *context)
 {
+    survive_fork(pool);
     if (pool->n_started == 0 || n_items <= 1) {
         /* Worker 0's scratch is the caller's, so even a small job waits for its turn. */
         pthread_mutex_lock(&pool->turn);
@@ -144,19 +189,12 @@ tap_status tap_pool_create(tap_pool **out, size_t n_threads, tap_error *err)
     pool->n_threads = n_threads;
     /* About 50 us. A spinning worker that has no CPU of its own only steals the others'. */
     pool->spin = n_threads <= tap_cpus_allowed(NULL, 0) ? 2000 : 0;
-    pthread_mutex_init(&pool->turn, NULL);
-    pthread_mutex_init(&pool->mutex, NULL);
-    pthread_cond_init(&pool->wake, NULL);
-    pthread_cond_init(&pool->done, NULL);
-    for (size_t i = 1; i < n_threads; i++) {
-        struct worker *worker = &pool->workers[i];
-        *worker = (struct worker){.pool = pool, .index = i};
-        int failed = pthread_create(&worker->thread, NULL, worker_main, worker);
-        if (failed) {
-            tap_pool_free(pool);
-            return tap_fail_errno(err, "threads", "cannot start one", failed);
-        }
-        pool->n_started++;
+    atomic_store_explicit(&pool->owner, getpid(), memory_order_relaxed);
+    set_up(pool);
+    int failed = start_workers(pool);
+    if (failed) {
+        tap_pool_free(pool);
+        return tap_fail_errno(err, "threads", "cannot start one", failed);
     }
     *out = pool;
     return TAP_OK;
@@ -166,6 +204,10 @@ void tap_pool_free(tap_pool *pool)
 {
     if (pool == NULL)
         return;
+    if (atomic_load_explicit(&pool->owner, memory_order_acquire) != getpid()) {
+        free(pool); /* in a child that never used it: there is nobody to join */
+        return;
+    }
     atomic_store_explicit(&pool->stop, true, memory_order_relaxed);
     raise_epoch(pool);
     for (size_t i = 1; i <= pool->n_started; i++)

@@ -276,8 +276,9 @@ tap_status tap_packed_fill(const tap_packing *packings, size_t n,
         if (!requests[first].filled)
             fill_some(packings + first, next - first, pool);
         done += bytes;
-        if (options->progress != NULL && !requests[first].filled)
-            options->progress(options->progress_user, done, total);
+        if (options->progress != NULL && !requests[first].filled &&
+            !options->progress(options->progress_user, done, total))
+            status = tap_fail(err, TAP_ERR_CANCELLED, "packing: stopped, as was asked");
     }
     free(requests);
     return status;

@@ -185,8 +185,9 @@ typedef struct tap_compile_options {
     /* Of linear layers: NULL or "f32"; "f16"; "int8", where exact ones have "f16". */
     const char *precision;
     const tap_pack_store *store; /* NULL: memory of the program's own */
-    /* Called from the compiling thread while weights are packed; NULL: not. */
-    void (*progress)(void *user, uint64_t done, uint64_t total);
+    /* Called from the compiling thread while weights are packed; false: TAP_ERR_CANCELLED. NULL:
+     * not called. */
+    bool (*progress)(void *user, uint64_t done, uint64_t total);
     void *progress_user;
 } tap_compile_options;
 

@@ -119,15 +119,16 @@ struct progress {
     double shown_ms;
 };
 
-static void log_progress(void *user, const char *what, uint64_t done, uint64_t total)
+static bool log_progress(void *user, const char *what, uint64_t done, uint64_t total)
 {
     struct progress *progress = user;
     double now = tap_clock_ms();
     if (now - progress->shown_ms < PROGRESS_MS || total == 0)
-        return;
+        return true;
     progress->shown_ms = now;
     tap_log_line(progress->log, TAP_LOG_INFO, "Loading weights: %s, %.0f %%", what,
                  100.0 * (double)done / (double)total);
+    return true;
 }
 
 static tap_status load_model(tap_serving *serving, size_t i, tap_error *err)
