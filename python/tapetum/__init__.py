@@ -1,0 +1,37 @@
+"""Vision models, run natively: HaMeR's hands, SuperPoint's keypoints.
+
+    >>> import tapetum
+    >>> model = tapetum.SuperPoint.from_pretrained()        # doctest: +SKIP
+    >>> points = model("photo.jpg", max_keypoints=500)      # doctest: +SKIP
+    >>> points.keypoints.shape, points.descriptors.shape    # doctest: +SKIP
+    ((500, 2), (500, 256))
+"""
+
+from __future__ import annotations
+
+from ._library import library as _c
+from ._model import ModelInfo
+from .errors import (
+    ArgumentError,
+    CancelledError,
+    DeviceError,
+    FileError,
+    FormatError,
+    InternalError,
+    LimitError,
+    NotFoundError,
+    OutOfMemoryError,
+    TapetumError,
+    UnsupportedError,
+)
+from .hamer import HamerModel, Hand, Hands, Mesh
+from .pictures import Picture
+from .superpoint import Keypoints, Matches, SuperPoint
+
+__version__: str = _c.tap_version().decode()
+
+__all__ = [
+    "ArgumentError", "CancelledError", "DeviceError", "FileError", "FormatError", "HamerModel", "Hand",
+    "Hands", "InternalError", "Keypoints", "LimitError", "Matches", "Mesh", "ModelInfo", "NotFoundError",
+    "OutOfMemoryError", "Picture", "SuperPoint", "TapetumError", "UnsupportedError", "__version__",
+]  # fmt: skip

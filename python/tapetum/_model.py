@@ -1,0 +1,292 @@
+"""What the two models share: loading, the pool of sessions, what is said of a model."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import logging
+import math
+import os
+import pathlib
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import Any, Callable, Optional, Union
+
+from . import _library as c
+from .errors import ArgumentError, CancelledError, NotFoundError
+from .pictures import Source
+
+library = c.library
+log = logging.getLogger("tapetum")
+
+#: Called now and then while a model loads, from another thread, with what is done and how much of
+#: it, 0 to 1. What it raises ends the load.
+Progress = Callable[[str, float], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelInfo:
+    """What was loaded, and how it runs. The last three belong to the accelerator card; on a CPU
+    they are None."""
+
+    kind: str
+    path: str
+    format: str
+    licence: str
+    n_parameters: int
+    backend: str
+    isa: str
+    threads: int
+    precision: str
+    gate: Optional[float]
+    load_ms: float
+    packed_bytes: int
+    cached: bool
+    descriptor_dim: int
+    mano_available: bool
+    mano_path: Optional[str]
+    dispatch: Optional[str] = None
+    num_command_queues: Optional[int] = None
+    grid: Optional[tuple[int, int]] = None
+
+
+def text(value: Optional[bytes]) -> str:
+    return os.fsdecode(value) if value else ""
+
+
+_said: set[str] = set()
+
+
+def say_once(licence: str) -> None:
+    """A licence, on the log "tapetum", for the first model of the process that has it."""
+    if licence not in _said:
+        _said.add(licence)
+        log.warning("%s", licence)
+
+
+def encode(name: str, value: Optional[str]) -> Optional[bytes]:
+    if value is not None and not isinstance(value, str):
+        raise ArgumentError(f"{name}: must be a str or None, not a {type(value).__name__}")
+    return None if value is None else os.fsencode(value)
+
+
+def check_device(device: Optional[str], device_id: int) -> None:
+    if device not in (None, "cpu"):
+        raise ArgumentError(f"device: 'cpu' is what this build runs on, not {device!r}")
+    if isinstance(device_id, bool) or not isinstance(device_id, int) or device_id < 0:
+        raise ArgumentError(f"device_id: must be a whole number of at least 0, not {device_id!r}")
+
+
+def stoppable(work: Callable[[threading.Event], None]) -> None:
+    """Runs work, which hands the event to a callback of C, so that Ctrl-C ends it.
+
+    A signal's exception that struck inside a ctypes callback would be printed and lost. So the main
+    thread, where signals are heard, only waits, and the call runs in a thread of its own.
+    """
+    stop, done = threading.Event(), threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        work(stop)
+        return
+    raised: list[BaseException] = []
+
+    def target() -> None:
+        try:
+            work(stop)
+        except BaseException as error:  # noqa: BLE001 -- raised again below
+            raised.append(error)
+        finally:
+            done.set()
+
+    thread = threading.Thread(target=target, name="tapetum")
+    try:
+        thread.start()
+        done.wait()
+    finally:  # a second Ctrl-C waits no less: C still writes to what the caller owns
+        stop.set()
+        while thread.is_alive():
+            with contextlib.suppress(KeyboardInterrupt):
+                thread.join()
+    if raised:
+        raise raised[0]
+
+
+_pools: "weakref.WeakSet[Network]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for pool in list(_pools):  # another thread may have held the lock
+        pool._lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+class Network:
+    """A model of the library and its sessions: as many as calls run at once."""
+
+    def __init__(self, path: Union[str, "os.PathLike[str]"], *, kind: str,
+                 precision: Optional[str], mano: Optional[str], cache: Optional[str],
+                 threads: Optional[int], gate: bool, progress: Optional[Progress]) -> None:  # fmt: skip
+        self._lock = threading.Lock()
+        self._idle: list[Any] = []
+        self._closed = False
+        self.engine = ctypes.POINTER(c.Engine)()
+        self.model = ctypes.POINTER(c.Model)()
+        engine_options = c.sized(c.EngineOptions, "tap_engine_options_init")
+        if threads is not None:
+            if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 256:
+                raise ArgumentError(f"threads: must be 1 to 256 or None, not {threads!r}")
+            engine_options.n_threads = threads
+        c.call("tap_engine_open", ctypes.byref(self.engine), ctypes.byref(engine_options))
+        self._release = weakref.finalize(self, _release, self.engine, self.model, self._idle)
+        options = c.sized(c.ModelOptions, "tap_model_options_init")
+        options.kind, options.skip_gate = kind.encode(), not gate
+        options.precision = encode("precision", precision)
+        options.mano, options.cache = encode("mano_path", mano), encode("cache", cache)
+        failed: list[BaseException] = []
+
+        def load(stop: threading.Event) -> None:
+            def tell(_user: Any, what: bytes, done: int, total: int) -> bool:
+                try:
+                    if progress is not None:
+                        progress(what.decode(), done / total if total else 0.0)
+                except BaseException as error:  # noqa: BLE001 -- raised below
+                    failed.append(error)
+                return not failed and not stop.is_set()
+
+            options.progress = c.ProgressCallback(tell)
+            try:
+                c.call("tap_model_load", ctypes.byref(self.model), self.engine, os.fsencode(path),
+                       ctypes.byref(options))  # fmt: skip
+            except CancelledError:
+                if failed:
+                    raise failed[0] from None
+                raise
+
+        stoppable(load)
+        _pools.add(self)
+        self.info = self._describe()
+
+    def _describe(self) -> ModelInfo:
+        model, engine = c.sized(c.ModelInfo), c.sized(c.EngineInfo)
+        library.tap_model_describe(self.model, ctypes.byref(model))
+        library.tap_engine_describe(self.engine, ctypes.byref(engine))
+        correlation = None if math.isnan(model.gate_correlation) else model.gate_correlation
+        say_once("weights: " + text(model.licence))
+        if model.mano_available:
+            say_once("MANO: " + text(model.mano_licence))
+        return ModelInfo(
+            kind=text(model.kind), path=text(model.path), format=text(model.format),
+            licence=text(model.licence), n_parameters=model.n_parameters,
+            backend=text(engine.backend), isa=text(engine.isa), threads=engine.n_threads,
+            precision=text(model.precision), gate=correlation, load_ms=model.load_ms,
+            packed_bytes=model.packed_bytes, cached=model.cached,
+            descriptor_dim=model.descriptor_dim, mano_available=model.mano_available,
+            mano_path=text(model.mano_path) if model.mano_available else None,
+        )  # fmt: skip
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[Any]:
+        """One for this call alone."""
+        with self._lock:
+            if self._closed:
+                raise ArgumentError("the model is closed")
+            session = self._idle.pop() if self._idle else None
+        if session is None:
+            session = ctypes.POINTER(c.Session)()
+            c.call("tap_session_create", ctypes.byref(session), self.model)
+        try:
+            yield session
+        finally:
+            with self._lock:
+                if self._closed:
+                    library.tap_session_free(session)
+                else:
+                    self._idle.append(session)
+
+    def close(self) -> None:
+        """Lets the memory go once no call runs. May be called again."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle[:] = self._idle[:], []
+        for session in idle:
+            library.tap_session_free(session)
+        self._release()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+
+def _release(engine: Any, model: Any, idle: list[Any]) -> None:
+    for session in idle:
+        library.tap_session_free(session)
+    idle.clear()
+    library.tap_model_release(model)
+    library.tap_engine_release(engine)
+
+
+def run(name: str, session: Any, source: Source, options: Any, result: Any) -> None:
+    """tap_superpoint_... or tap_hamer_..., by what the picture was given as."""
+    options = ctypes.byref(options)
+    if source.path is not None:
+        c.call(f"tap_{name}_file", session, source.path, options, result)
+    elif source.encoded is not None:
+        c.call(f"tap_{name}_encoded", session, source.encoded.ctypes.data, source.encoded.size,
+               options, result)  # fmt: skip
+    else:
+        c.call(f"tap_{name}_pixels", session, ctypes.byref(source.image()), options, result)
+
+
+class Pretrained:
+    """What both models do: `with`, close(), info; no pickling."""
+
+    _network: Network
+
+    @property
+    def info(self) -> ModelInfo:
+        """What was loaded, and how it runs."""
+        return self._network.info
+
+    def close(self) -> None:
+        """Lets the model's memory go. Results stay. May be called again."""
+        self._network.close()
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"a {type(self).__name__} cannot be pickled: load it in each process, or fork after "
+            "loading (its packed weights are shared)"
+        )
+
+    def __repr__(self) -> str:
+        info = self.info
+        state = "closed" if self._network.closed else f"{info.isa}, {info.precision}"
+        return f"<tapetum.{type(self).__name__} {info.path!r}, {state}>"
+
+
+def snapshot(repo: str, revision: str, names: tuple[str, ...]) -> pathlib.Path:
+    """The folder of a repository in the Hugging Face cache that has these files."""
+    home = os.environ.get("HF_HOME")
+    if not home:
+        caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        home = os.path.join(caches, "huggingface")
+    cache = pathlib.Path(os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub"))
+    folder = cache / ("models--" + repo.replace("/", "--"))
+    pointer = folder / "refs" / revision
+    commit = pointer.read_text().strip() if pointer.is_file() else revision
+    found = folder / "snapshots" / commit
+    for name in names:
+        if not (found / name).is_file():
+            raise NotFoundError(
+                f"{repo}: {name} is not in the cache at {found}; give a path to the weights, or "
+                f"fetch them with `huggingface-cli download {repo} {name}`"
+            )
+    return found

@@ -1,0 +1,442 @@
+"""HaMeR: a frame and a hand's box in; pose, shape, place, and with MANO the mesh out."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import os
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Optional, Union
+
+import numpy as np
+
+from . import _library as c
+from ._model import Network, Pretrained, Progress, check_device, run, snapshot, stoppable
+from .errors import ArgumentError, LimitError, UnsupportedError
+from .pictures import EXIF, Picture, PictureLike, choice, read, view_of
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float32]
+
+library = c.library
+
+REPOSITORY = "changh95/hamer-weights"
+CHECKPOINT = "hamer.ckpt"
+DRAWINGS = {"best": 0, "mesh": 1, "skeleton": 2, "box": 3}
+
+
+def _decimal(array: "Floats") -> Any:
+    """Nested lists of the shortest decimals that give these float32 again: the numbers that the
+    server prints."""
+    return array.astype("U32").astype(np.float64).tolist()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Mesh:
+    """A hand's surface in metres, before the camera: (778, 3) float32 and (1538, 3) uint32."""
+
+    vertices: "Floats"
+    faces: "npt.NDArray[np.uint32]"
+    _hand: "Hand" = dataclasses.field(repr=False)
+
+    def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
+        """A .obj, .ply or .glb file, closed at the wrist, whole or not at all."""
+        Hands([self._hand]).save_mesh(path)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Hand:
+    """One hand. Arrays are float32 and can't be written to. rotmats, betas and cam are the
+    network's, of a right hand; all else is of the hand itself. Metres; x right, y down, z away."""
+
+    #: (16, 3, 3): the whole hand's rotation, then MANO's 15 joints'.
+    rotmats: "Floats"
+    #: (10,): MANO's shape.
+    betas: "Floats"
+    #: (3,): s, tx, ty before the crop.
+    cam: "Floats"
+    #: (3,): the hand's place before the frame's camera; None of a crop.
+    cam_t_full: Optional["Floats"]
+    #: (778, 3), (21, 3) in OpenPose's order, (21, 2) pixels; None without MANO.
+    vertices: Optional["Floats"]
+    joints: Optional["Floats"]
+    keypoints_2d: Optional["Floats"]
+    #: (1538, 3) uint32, clockwise seen from outside; None without MANO.
+    faces: Optional["npt.NDArray[np.uint32]"]
+    #: (16, 3, 3) and (16, 3): the rotations in the picture's frame, and as axis times angle.
+    rotmats_image: "Floats"
+    axis_angle: "Floats"
+    #: (3,): upstream's pred_cam_t; (21, 2): upstream's pred_keypoints_2d.
+    cam_t: "Floats"
+    keypoints_crop: Optional["Floats"]
+    is_right: bool
+    #: (x1, y1, x2, y2) as it was given.
+    bbox: tuple[float, float, float, float]
+    #: "given", "center" (there was none: the camera is not to be trusted) or "crop".
+    bbox_source: str
+    #: (width, height) of the picture.
+    image_size: tuple[int, int]
+    #: (fx, fy) and (cx, cy) that were used.
+    focal_length: tuple[float, float]
+    principal_point: tuple[float, float]
+    rescale_factor: float
+    policy: str
+    exif_orientation: int
+    exif_applied: bool
+    #: preprocess, device, mano, total: of the whole call.
+    timing_ms: dict[str, float]
+    _square: tuple[float, float, float] = dataclasses.field(repr=False)
+    _image: Any = dataclasses.field(default=None, repr=False)
+    _vertices: Optional["Floats"] = dataclasses.field(default=None, repr=False)
+
+    @property
+    def mano_available(self) -> bool:
+        """There is a MANO file, so there are joints and a mesh."""
+        return self.joints is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The server's answer for this hand, number for number."""
+        answer: dict[str, Any] = {
+            "image_size": list(self.image_size),
+            "bbox": _decimal(np.array(self.bbox, np.float32)),
+            "is_right": self.is_right,
+            "rotmats": _decimal(self.rotmats),
+            "betas": _decimal(self.betas),
+            "cam": _decimal(self.cam),
+        }
+        if self.cam_t_full is not None:
+            answer["cam_t_full"] = _decimal(self.cam_t_full)
+        answer["mano_available"] = self.mano_available
+        answer["trace_active"] = False
+        answer["timing_ms"] = {name: round(ms, 3) for name, ms in self.timing_ms.items()}
+        for name in ("joints", "vertices", "keypoints_2d"):
+            array = getattr(self, name)
+            if array is not None:
+                answer[name] = _decimal(array)
+        answer.update(
+            bbox_source=self.bbox_source,
+            rescale_factor=_decimal(np.array(self.rescale_factor, np.float32)),
+            crop=self.policy,
+            focal_length=list(self.focal_length),
+            principal_point=list(self.principal_point),
+            exif_orientation=self.exif_orientation,
+            exif_applied=self.exif_applied,
+        )
+        return answer
+
+    def draw(self, image: Optional[PictureLike] = None, drawing: str = "best", *,
+             bgr: bool = False) -> Picture:  # fmt: skip
+        """This hand on the picture (by default the one it was found in): "mesh", "skeleton",
+        "box", or "best": the mesh, without MANO the box."""
+        return Hands([self]).draw(image, drawing, bgr=bgr)
+
+    def side_view(self, width: int = 512, height: int = 512) -> Picture:
+        """The mesh from its side."""
+        return Hands([self]).side_view(width, height)
+
+    def mesh(self) -> Mesh:
+        """Vertices (placed before the camera) and faces: `trimesh.Trimesh(mesh.vertices,
+        mesh.faces[:, ::-1])`, or mesh.save("hand.glb"). UnsupportedError without MANO."""
+        if self._vertices is None or self.faces is None:
+            raise UnsupportedError("mesh: there is none for want of a MANO file: give mano_path to "
+                                   "from_pretrained")  # fmt: skip
+        place = self.cam_t if self.cam_t_full is None else self.cam_t_full
+        return Mesh(self._vertices + place, self.faces, self)
+
+    def _repr_png_(self) -> Optional[bytes]:
+        return None if self._image is None else self.draw()._repr_png_()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_image": None}
+
+
+class Hands(list[Hand]):
+    """The hands of one picture, in the order of their boxes: a list that can be drawn."""
+
+    def _assemble(self) -> "_Result":
+        """The C library's result with these hands, to be drawn or written."""
+        result = _Result()
+        view = c.sized(c.HandsView)
+        given = (c.HandView * max(1, len(self)))()
+        view.count, view.camera = len(self), c.HandCamera(1, 1, 0, 0)
+        view.mano_available = all(hand._vertices is not None for hand in self)
+        for to, hand in zip(given, self):
+            if hand.cam_t_full is None:
+                raise UnsupportedError("draw: a hand of a crop alone has no place in a picture")
+            view.camera = c.HandCamera(*hand.focal_length, *hand.principal_point)
+            to.size = ctypes.sizeof(c.HandView)
+            to.box = c.HandBox(*hand.bbox, hand.is_right)
+            to.is_right = hand.is_right
+            to.center_x, to.center_y, to.side = hand._square
+            for name in ("rotmats", "betas", "cam", "cam_t_full", "vertices", "joints", "faces"):
+                array = getattr(hand, "_vertices" if name == "vertices" else name)
+                if array is not None:
+                    kind = ctypes.c_uint32 if name == "faces" else ctypes.c_float
+                    setattr(to, name, array.ctypes.data_as(ctypes.POINTER(kind)))
+        c.call("tap_hands_assemble", result.handle, ctypes.byref(view), given)
+        return result
+
+    def draw(self, image: Optional[PictureLike] = None, drawing: str = "best", *,
+             bgr: bool = False) -> Picture:  # fmt: skip
+        """All of them on one picture, by default the one they were found in."""
+        code = choice("drawing", drawing, DRAWINGS)
+        exif = "ignore"
+        if image is None:
+            image = self[0]._image if self else None
+        if self and self[0].exif_applied:
+            exif = "apply"
+        if image is None:
+            raise ArgumentError("image: give the picture to draw on")
+        picture = Picture.open(image, bgr=bgr, exif=exif)
+        result = self._assemble()  # frees its memory when it goes
+        c.call("tap_draw_hands", picture._handle, result.handle, code)
+        return picture
+
+    def side_view(self, width: int = 512, height: int = 512) -> Picture:
+        """The meshes from their side, white around."""
+        result, out = self._assemble(), ctypes.POINTER(c.Picture)()
+        c.call("tap_draw_hands_side", ctypes.byref(out), result.handle, width, height)
+        return Picture(out)
+
+    def save_mesh(self, path: Union[str, "os.PathLike[str]"]) -> None:
+        """All meshes in one .obj, .ply or .glb file."""
+        result = self._assemble()
+        c.call("tap_hands_write_mesh", result.handle, os.fsencode(path))
+
+    def _repr_png_(self) -> Optional[bytes]:
+        return None if not self or self[0]._image is None else self.draw()._repr_png_()
+
+
+class _Result:
+    """A result in C, which arrays look into."""
+
+    def __init__(self) -> None:
+        self.handle = ctypes.POINTER(c.Hands)()
+        c.call("tap_hands_create", ctypes.byref(self.handle))
+        weakref.finalize(self, library.tap_hands_free, self.handle)
+        self.view = c.sized(c.HandsView)
+
+    def floats(self, pointer: Any, *shape: int) -> Any:
+        return view_of(pointer, ctypes.c_float, shape, self) if pointer else None
+
+    def hand(self, i: int, image: Any, vertices: bool) -> Hand:
+        view, hand = self.view, c.sized(c.HandView)
+        library.tap_hands_at(self.handle, i, ctypes.byref(hand))
+        source = "given" if view.box_given else "center" if hand.cam_t_full else "crop"
+        camera, box = view.camera, hand.box
+        faces = view_of(hand.faces, ctypes.c_uint32, (1538, 3), self) if hand.faces else None
+        return Hand(
+            rotmats=self.floats(hand.rotmats, 16, 3, 3), betas=self.floats(hand.betas, 10),
+            cam=self.floats(hand.cam, 3), cam_t_full=self.floats(hand.cam_t_full, 3),
+            vertices=self.floats(hand.vertices, 778, 3) if vertices else None,
+            joints=self.floats(hand.joints, 21, 3),
+            keypoints_2d=self.floats(hand.keypoints_2d, 21, 2), faces=faces,
+            rotmats_image=self.floats(hand.rotmats_image, 16, 3, 3),
+            axis_angle=self.floats(hand.axis_angle, 16, 3), cam_t=self.floats(hand.cam_t, 3),
+            keypoints_crop=self.floats(hand.keypoints_crop, 21, 2), is_right=hand.is_right,
+            bbox=(box.x1, box.y1, box.x2, box.y2), bbox_source=source,
+            image_size=(view.image_width, view.image_height),
+            focal_length=(camera.fx, camera.fy), principal_point=(camera.cx, camera.cy),
+            rescale_factor=view.rescale_factor, policy="demo" if view.policy else "served",
+            exif_orientation=view.exif_orientation, exif_applied=view.exif_applied,
+            timing_ms={"preprocess": view.decode_ms + view.preprocess_ms,
+                       "device": view.network_ms, "mano": view.mano_ms, "total": view.total_ms},
+            _square=(hand.center_x, hand.center_y, hand.side), _image=image,
+            _vertices=self.floats(hand.vertices, 778, 3),
+        )  # fmt: skip
+
+    def hands(self, image: Any, vertices: bool = True) -> Hands:
+        library.tap_hands_get(self.handle, ctypes.byref(self.view))
+        return Hands(self.hand(i, image, vertices) for i in range(self.view.count))
+
+
+def _boxes(bbox: Any, is_right: Any) -> tuple[Optional[Any], bool]:
+    """The C library's boxes, None without one; and whether a list was given."""
+    if bbox is None:
+        if not isinstance(is_right, (bool, np.bool_)):
+            raise ArgumentError("is_right: must be True or False where there is no box")
+        return None, False
+    try:
+        array = np.asarray(bbox, np.float32)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"bbox: must be (x1, y1, x2, y2) or a list of such, not {bbox!r}") from None
+    several = array.ndim == 2 or array.size == 0
+    if array.size == 0:
+        array = array.reshape(0, 4)
+    elif array.shape == (4,):
+        array = array[None]
+    elif array.ndim != 2 or array.shape[1] != 4:
+        raise ArgumentError(f"bbox: must be (x1, y1, x2, y2) or a list of such; its shape is {array.shape}")
+    if len(array) > c.CONSTANTS["TAP_HANDS_MAX"]:
+        raise LimitError(f"bbox: {len(array)} boxes: at most {c.CONSTANTS['TAP_HANDS_MAX']} in one call")
+    sides = [is_right] * len(array) if isinstance(is_right, (bool, np.bool_)) else list(is_right)
+    if len(sides) != len(array):
+        raise ArgumentError(f"is_right: {len(sides)} of them for {len(array)} boxes")
+    if not all(isinstance(side, (bool, np.bool_)) for side in sides):
+        raise ArgumentError("is_right: must be True or False, or a list of them")
+    boxes = (c.HandBox * max(1, len(array)))()
+    for box, corners, side in zip(boxes, array.tolist(), sides):
+        box.x1, box.y1, box.x2, box.y2 = corners
+        box.is_right = bool(side)
+    return (boxes, len(array)), several
+
+
+class HamerModel(Pretrained):
+    """HaMeR (Pavlakos and others, CVPR 2024). Any number of threads may call it.
+
+    >>> with HamerModel.from_pretrained("hamer.ckpt") as model:         # doctest: +SKIP
+    ...     hand = model("photo.jpg", bbox=[20, 170, 295, 260], is_right=True)
+    ...     print(hand.rotmats.shape, hand.cam_t_full)
+    """
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        repo_or_path: Union[str, "os.PathLike[str]", None] = None,
+        *,
+        device_id: int = 0,
+        device: Optional[str] = None,
+        mano_path: Union[str, "os.PathLike[str]", None] = None,
+        dispatch: Optional[str] = None,
+        precision: Optional[str] = None,
+        threads: Optional[int] = None,
+        warmup_variants: Optional[Sequence[Any]] = None,
+        cache: Optional[str] = None,
+        gate: bool = True,
+        progress: Optional[Progress] = None,
+    ) -> "HamerModel":
+        """Loads a checkpoint (upstream's hamer.ckpt or a .safetensors of the same names) by path;
+        None: out of the Hugging Face cache.
+
+        mano_path  the user's MANO_RIGHT.pkl or .npz; None: looked for where docs/hamer.md says;
+                   "": none.
+        precision  "f32" (None), "f16" or "int8".
+        cache      folder of packed weights, which later loads map; None: the usual one; "": none.
+        device_id, dispatch, warmup_variants  belong to the accelerator card and mean nothing here.
+        Errors     NotFoundError, FormatError, UnsupportedError; InternalError if the gate fails.
+        """
+        check_device(device, device_id)
+        del dispatch, warmup_variants
+        if repo_or_path is None:
+            repo_or_path = snapshot(REPOSITORY, "main", (CHECKPOINT,)) / CHECKPOINT
+        mano = None if mano_path is None else os.fsdecode(mano_path)
+        return cls(Network(repo_or_path, kind="hamer", precision=precision, mano=mano, cache=cache,
+                           threads=threads, gate=gate, progress=progress))  # fmt: skip
+
+    def __call__(
+        self,
+        image: PictureLike,
+        bbox: Any = None,
+        is_right: Any = True,
+        rescale_factor: float = 2.0,
+        return_vertices: bool = True,
+        *,
+        policy: str = "served",
+        camera: Optional[tuple[float, float, float, float]] = None,
+        exif: str = "apply",
+        max_pixels: int = 64_000_000,
+        bgr: bool = False,
+    ) -> Any:
+        """The hand in a box, a `Hand`; with a list of boxes `Hands`, a list.
+
+        bbox      (x1, y1, x2, y2) in pixels, a list of such, or None: the square in the middle.
+        is_right  True or False, or a list with one a box.
+        policy    "served" or "demo": how a box becomes a square (docs/hamer.md).
+        camera    (fx, fy, cx, cy) in pixels; None: what HaMeR assumes.
+        Ctrl-C    is heard between two hands.
+        Errors    ArgumentError names the parameter or the box; FormatError, LimitError,
+                  NotFoundError of the picture.
+        """
+        boxes, several = _boxes(bbox, is_right)
+        options = c.sized(c.HamerOptions, "tap_hamer_options_init")
+        if boxes is None:
+            options.is_right = bool(is_right)
+        else:
+            options.boxes, options.n_boxes = boxes
+        options.rescale_factor = rescale_factor
+        options.policy = choice("policy", policy, {"served": 0, "demo": 1})
+        if camera is not None:
+            try:
+                options.camera = c.HandCamera(*map(float, camera))
+            except (TypeError, ValueError):
+                raise ArgumentError(f"camera: must be (fx, fy, cx, cy), not {camera!r}") from None
+            if len(camera) != 4 or not any(camera):
+                raise ArgumentError(f"camera: must be (fx, fy, cx, cy), not {camera!r}")
+        options.exif = choice("exif", exif, EXIF)
+        options.max_pixels = max_pixels
+        hands = self._run(image, options, bgr, return_vertices)
+        return hands if several else hands[0]
+
+    def run_crop(self, image: PictureLike, is_right: bool = True, *, bgr: bool = False) -> Hand:
+        """The picture is the network's input, 192 x 256 (or 256 x 256 whose sides are left out):
+        no box, and no place in a frame."""
+        options = c.sized(c.HamerOptions, "tap_hamer_options_init")
+        options.ready, options.is_right = True, bool(is_right)
+        return self._run(image, options, bgr, True)[0]
+
+    def _run(self, image: PictureLike, options: Any, bgr: bool, vertices: bool) -> Hands:
+        source = read(image, bgr)
+        result = _Result()
+        with self._network.session() as session:
+            if options.n_boxes <= 1:
+                run("hamer", session, source, options, result.handle)
+            else:
+
+                def work(stop: threading.Event) -> None:
+                    options.proceed = c.ProceedCallback(lambda _user: not stop.is_set())
+                    run("hamer", session, source, options, result.handle)
+
+                stoppable(work)
+        return result.hands(image, vertices)
+
+    def forward_crops(self, crops: Any) -> dict[str, Any]:
+        """Upstream's HAMER.forward: normalised crops (B, 3, 256, 256) or (B, 3, 256, 192), float32
+        or a torch tensor, to pred_cam (B, 3), pred_cam_t (B, 3), focal_length (B, 2),
+        pred_mano_params {global_orient (B, 1, 3, 3), hand_pose (B, 15, 3, 3), betas (B, 10)} and
+        with MANO pred_keypoints_3d (B, 21, 3), pred_vertices (B, 778, 3), pred_keypoints_2d
+        (B, 21, 2)."""
+        if hasattr(crops, "detach"):
+            crops = crops.detach().cpu().numpy()
+        array = np.ascontiguousarray(crops, np.float32)
+        if array.ndim != 4 or array.shape[1:3] != (3, 256):
+            raise ArgumentError(f"crops: must be (B, 3, 256, 256 or 192), not {array.shape}")
+        result = _Result()
+        with self._network.session() as session:
+            c.call("tap_hamer_crops", session, array.ctypes.data_as(c.floats), len(array),
+                   array.shape[3], result.handle)  # fmt: skip
+        hands = result.hands(None)
+
+        def stack(name: str, *shape: int) -> Any:
+            if not hands:
+                return np.empty((0, *shape), np.float32)
+            return np.stack([getattr(hand, name) for hand in hands])
+
+        rotmats = stack("rotmats", 16, 3, 3)
+        answer = {
+            "pred_cam": stack("cam", 3),
+            "pred_mano_params": {"global_orient": rotmats[:, :1], "hand_pose": rotmats[:, 1:],
+                                 "betas": stack("betas", 10)},
+            "pred_cam_t": stack("cam_t", 3),
+            "focal_length": np.full((len(hands), 2), 5000, np.float32),
+        }  # fmt: skip
+        if self.info.mano_available:
+            answer["pred_keypoints_3d"] = stack("joints", 21, 3)
+            answer["pred_vertices"] = stack("vertices", 778, 3)
+            answer["pred_keypoints_2d"] = stack("keypoints_crop", 21, 2)
+        return answer
+
+    def warmup(self, frame_size: tuple[int, int] = (640, 480)) -> None:
+        """One call on a grey frame of this (width, height), so that later ones allocate nothing."""
+        width, height = frame_size
+        self(np.full((height, width), 128, np.uint8))
+
+    def open_device(self) -> "HamerModel":
+        """The card's name for what from_pretrained has done here."""
+        return self

@@ -1,0 +1,182 @@
+"""Pictures in, pictures out.
+
+A picture is given as a path, as encoded bytes (JPEG, PNG, WebP), as a uint8 array of shape
+(H, W), (H, W, 3) or (H, W, 4), as a PIL image or as a torch tensor; neither PIL nor torch is
+imported here. Colours are RGB; arrays that OpenCV read are BGR, which `bgr=True` says.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
+
+import numpy as np
+
+from . import _library as c
+from .errors import ArgumentError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+#: What a picture may be given as. Any: PIL's images and torch's tensors.
+PictureLike = Union[str, "os.PathLike[str]", "os.PathLike[bytes]", bytes, bytearray, memoryview, Any]
+
+library = c.library
+
+
+class Source(NamedTuple):
+    """A picture as the C functions take it: one of a path, encoded bytes, pixels."""
+
+    path: Optional[bytes] = None
+    encoded: Optional["npt.NDArray[np.uint8]"] = None
+    pixels: Optional["npt.NDArray[np.uint8]"] = None  # (H, W) or (H, W, C), pixels dense
+    bgr: bool = False
+
+    def image(self) -> c.Image:
+        assert self.pixels is not None
+        height, width = self.pixels.shape[:2]
+        channels = 1 if self.pixels.ndim == 2 else self.pixels.shape[2]
+        forms = {1: "GRAY", 3: "BGR" if self.bgr else "RGB", 4: "BGRA" if self.bgr else "RGBA"}
+        return c.Image(
+            self.pixels.ctypes.data, width, height, self.pixels.strides[0],
+            c.CONSTANTS["TAP_PIXELS_" + forms[channels]],
+        )  # fmt: skip
+
+
+def _from_torch(tensor: Any) -> Any:
+    array = tensor.detach().cpu().numpy()
+    if array.ndim == 3 and array.shape[0] in (1, 3, 4) and array.shape[2] not in (1, 3, 4):
+        array = array.transpose(1, 2, 0)
+    if array.dtype.kind == "f":
+        if not (np.isfinite(array).all() and array.min() >= 0 and array.max() <= 1):
+            raise ArgumentError("image: a tensor of floats must lie in 0..1")
+        array = np.rint(array * 255).astype(np.uint8)
+    return np.ascontiguousarray(array)
+
+
+def _check_array(array: "npt.NDArray[Any]") -> "npt.NDArray[np.uint8]":
+    if array.dtype != np.uint8:
+        raise ArgumentError(f"image: an array must be of uint8, this one is of {array.dtype}")
+    if array.ndim == 3 and array.shape[2] == 1:
+        array = array[:, :, 0]
+    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (3, 4)):
+        raise ArgumentError(
+            f"image: an array must be (H, W), (H, W, 3) or (H, W, 4), this one is {array.shape}"
+        )
+    dense = array.ndim == 2 or array.strides[2] == 1
+    if not dense or array.strides[1] != (1 if array.ndim == 2 else array.shape[2]):
+        array = np.ascontiguousarray(array)
+    return array
+
+
+def read(image: PictureLike, bgr: bool = False) -> Source:
+    """Anything that shows a picture, as the library takes it. Arrays are not copied."""
+    if isinstance(image, (str, os.PathLike)):
+        path = os.fsencode(image)
+        if b"\0" in path:
+            raise ArgumentError("image: a path cannot hold a zero byte")
+        return Source(path=path)
+    if isinstance(image, (bytes, bytearray, memoryview)):
+        return Source(encoded=np.frombuffer(image, np.uint8))
+    if isinstance(image, Picture):
+        return Source(pixels=image.array)
+    if hasattr(image, "detach") and hasattr(image, "cpu"):
+        image = _from_torch(image)
+    elif hasattr(image, "convert") and hasattr(image, "getbands"):
+        image = np.asarray(image.convert("L" if image.mode == "L" else "RGB"))
+    if not isinstance(image, np.ndarray):
+        raise ArgumentError(
+            "image: give a path, encoded bytes, a uint8 array, a PIL image or a torch tensor, not "
+            f"a {type(image).__name__}"
+        )
+    return Source(pixels=_check_array(image), bgr=bgr)
+
+
+class Picture:
+    """A picture in the library's memory: what drawing returns. Shows itself in notebooks."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+        self._finalizer = weakref.finalize(self, library.tap_picture_free, handle)
+
+    @classmethod
+    def open(cls, image: PictureLike, *, bgr: bool = False, exif: str = "ignore") -> "Picture":
+        """Decodes or copies. exif: "apply" turns an encoded picture upright, "ignore" does not."""
+        source = read(image, bgr)
+        handle = ctypes.POINTER(c.Picture)()
+        if source.pixels is not None:
+            c.call("tap_picture_copy", ctypes.byref(handle), ctypes.byref(source.image()))
+            return cls(handle)
+        encoded = source.encoded
+        if source.path is not None:
+            encoded = np.fromfile(os.fsdecode(source.path), np.uint8)
+        assert encoded is not None
+        options = c.sized(c.DecodeOptions, "tap_decode_options_init")
+        options.exif = choice("exif", exif, EXIF)
+        c.call("tap_picture_decode", ctypes.byref(handle), encoded.ctypes.data, encoded.size,
+               ctypes.byref(options))  # fmt: skip
+        return cls(handle)
+
+    @property
+    def array(self) -> "npt.NDArray[np.uint8]":
+        """(H, W, 3) RGB or (H, W) grey, a view that can't be written to."""
+        view = library.tap_picture_view(self._handle)
+        gray = view.format == c.CONSTANTS["TAP_PIXELS_GRAY"]
+        shape = (view.height, view.width) if gray else (view.height, view.width, 3)
+        return view_of(view.data, ctypes.c_uint8, shape, self)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(width, height), as PIL has it."""
+        view = library.tap_picture_view(self._handle)
+        return view.width, view.height
+
+    def encode(self, encoding: str = "png") -> bytes:
+        """The bytes of a file: "png" or "jpeg" (quality 92)."""
+        data, n = ctypes.POINTER(ctypes.c_uint8)(), ctypes.c_size_t()
+        code = choice("encoding", encoding, {"png": 0, "jpeg": 1})
+        c.call("tap_picture_encode", self._handle, code, ctypes.byref(data), ctypes.byref(n))
+        try:
+            return ctypes.string_at(data, n.value)
+        finally:
+            library.tap_free(data)
+
+    def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
+        """A .png, .jpg or .jpeg file, whole or not at all."""
+        c.call("tap_picture_write", self._handle, os.fsencode(path))
+
+    def _repr_png_(self) -> bytes:
+        return self.encode("png")
+
+    def __repr__(self) -> str:
+        return "<tapetum.Picture {}x{}>".format(*self.size)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a tapetum.Picture cannot be pickled; send its encode() or its array")
+
+
+EXIF = {"ignore": 0, "apply": 1}
+
+
+def choice(name: str, value: str, of: dict[str, int]) -> int:
+    """One of some words, as the C library's number."""
+    try:
+        return of[value]
+    except (KeyError, TypeError):
+        words = ", ".join(repr(word) for word in of)
+        raise ArgumentError(f"{name}: must be one of {words}, not {value!r}") from None
+
+
+def view_of(address: Any, kind: Any, shape: tuple[int, ...], owner: object) -> "npt.NDArray[Any]":
+    """C memory as an array that can't be written to and keeps its owner alive."""
+    n = int(np.prod(shape))
+    where = ctypes.cast(address, ctypes.c_void_p).value
+    if n == 0 or where is None:
+        return np.empty(shape, kind)
+    memory = (kind * n).from_address(where)
+    memory.owner = owner  # the array holds memory, memory the owner
+    array = np.frombuffer(memory, kind).reshape(shape)
+    array.flags.writeable = False
+    return array

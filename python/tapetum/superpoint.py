@@ -1,0 +1,272 @@
+"""SuperPoint: keypoints and descriptors of a picture, and matches between two."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import os
+import weakref
+from typing import TYPE_CHECKING, Any, Optional, Union
+
+import numpy as np
+
+from . import _library as c
+from ._model import Network, Pretrained, Progress, check_device, run, snapshot
+from .errors import ArgumentError, UnsupportedError
+from .pictures import EXIF, Picture, PictureLike, choice, read, view_of
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+library = c.library
+
+REPOSITORY = "magic-leap-community/superpoint"
+REVISION = "734450e9ffe229074f5998494ddc615475cdb20a"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Keypoints:
+    """The keypoints of one picture, best first. Arrays are float32 and can't be written to."""
+
+    #: (N, 2): x to the right, y down, in the picture's pixels.
+    keypoints: "npt.NDArray[np.float32]"
+    #: (N,), in 0..1, descending.
+    scores: "npt.NDArray[np.float32]"
+    #: (N, 256) of unit length; None if they were not asked for.
+    descriptors: Optional["npt.NDArray[np.float32]"]
+    #: (width, height) of the picture, and of the network's input.
+    original_size: tuple[int, int]
+    image_size: tuple[int, int]
+    #: Original over input, x and y.
+    scale: tuple[float, float]
+    #: preprocess, device_forward, postprocess, total.
+    timing_ms: dict[str, float]
+    _image: Any = dataclasses.field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def _view(self) -> Any:
+        view = c.sized(c.KeypointsView)
+        view.count = len(self)
+        view.xy = self.keypoints.ctypes.data_as(c.floats)
+        view.scores = self.scores.ctypes.data_as(c.floats)
+        view.original_width, view.original_height = self.original_size
+        return view
+
+    def draw(self, image: Optional[PictureLike] = None, *, bgr: bool = False) -> Picture:
+        """The points on the picture (by default the one they were found in), coloured and sized
+        by score. Not changed: the picture that was given."""
+        picture = Picture.open(self._picture(image), bgr=bgr)
+        view = self._view()
+        c.call("tap_draw_keypoints", picture._handle, ctypes.byref(view))
+        return picture
+
+    def _picture(self, image: Optional[PictureLike]) -> PictureLike:
+        image = self._image if image is None else image
+        if image is None:
+            raise ArgumentError("image: give the picture to draw on")
+        return image
+
+    def _repr_png_(self) -> Optional[bytes]:
+        return None if self._image is None else self.draw()._repr_png_()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_image": None}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Matches:
+    """Pairs of keypoints of two pictures that show the same place."""
+
+    a: Keypoints
+    b: Keypoints
+    #: (M, 2) int64: rows of a and of b, in order of a.
+    indices: "npt.NDArray[np.int64]"
+    #: (M,) float32: dot products of the descriptors, in -1..1.
+    similarity: "npt.NDArray[np.float32]"
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    @property
+    def points(self) -> tuple["npt.NDArray[np.float32]", "npt.NDArray[np.float32]"]:
+        """Both ends, (M, 2) each: what `cv2.findHomography` takes."""
+        return self.a.keypoints[self.indices[:, 0]], self.b.keypoints[self.indices[:, 1]]
+
+    def draw(self, image_a: Optional[PictureLike] = None, image_b: Optional[PictureLike] = None, *,
+             bgr: bool = False) -> Picture:  # fmt: skip
+        """Both pictures side by side, lines between what matches."""
+        left = Picture.open(self.a._picture(image_a), bgr=bgr)
+        right = Picture.open(self.b._picture(image_b), bgr=bgr)
+        pairs = (c.MatchPair * max(1, len(self)))()
+        for pair, (a, b), similarity in zip(pairs, self.indices, self.similarity):
+            pair.a, pair.b, pair.similarity = a, b, similarity
+        out = ctypes.POINTER(c.Picture)()
+        c.call("tap_draw_matches", ctypes.byref(out), left._handle, ctypes.byref(self.a._view()),
+               right._handle, ctypes.byref(self.b._view()), pairs, len(self))  # fmt: skip
+        return Picture(out)
+
+    def _repr_png_(self) -> Optional[bytes]:
+        if self.a._image is None or self.b._image is None:
+            return None
+        return self.draw()._repr_png_()
+
+
+class _Result:
+    """A result in C, which arrays look into."""
+
+    def __init__(self) -> None:
+        self.handle = ctypes.POINTER(c.Keypoints)()
+        c.call("tap_keypoints_create", ctypes.byref(self.handle))
+        weakref.finalize(self, library.tap_keypoints_free, self.handle)
+
+    def take(self, image: Any) -> Keypoints:
+        view = c.sized(c.KeypointsView)
+        library.tap_keypoints_get(self.handle, ctypes.byref(view))
+        n, dim = view.count, view.descriptor_dim
+        return Keypoints(
+            keypoints=view_of(view.xy, ctypes.c_float, (n, 2), self),
+            scores=view_of(view.scores, ctypes.c_float, (n,), self),
+            descriptors=view_of(view.descriptors, ctypes.c_float, (n, dim), self) if dim else None,
+            original_size=(view.original_width, view.original_height),
+            image_size=(view.input_width, view.input_height),
+            scale=(view.scale_x, view.scale_y),
+            timing_ms={
+                "preprocess": view.decode_ms + view.preprocess_ms,
+                "device_forward": view.forward_ms,
+                "postprocess": view.postprocess_ms,
+                "total": view.total_ms,
+            },
+            _image=image,
+        )
+
+
+class SuperPoint(Pretrained):
+    """SuperPoint (DeTone, Malisiewicz, Rabinovich, 2018). Any number of threads may call it."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        repo_or_path: Union[str, "os.PathLike[str]", None] = None,
+        *,
+        device_id: int = 0,
+        device: Optional[str] = None,
+        threads: Optional[int] = None,
+        gate: bool = True,
+        progress: Optional[Progress] = None,
+    ) -> "SuperPoint":
+        """Loads weights: a folder, a .safetensors or a PyTorch file; None: Magic Leap's, out of
+        the Hugging Face cache.
+
+        threads   None: the CPUs this process may use.
+        gate      compares the network with its reference before it is used.
+        Errors    NotFoundError, FormatError, UnsupportedError; InternalError if the gate fails.
+        """
+        check_device(device, device_id)
+        if repo_or_path is None:
+            repo_or_path = snapshot(REPOSITORY, REVISION, ("config.json", "model.safetensors"))
+        return cls(Network(repo_or_path, kind="superpoint", precision=None, mano=None, cache=None,
+                           threads=threads, gate=gate, progress=progress))  # fmt: skip
+
+    def __call__(
+        self,
+        image: PictureLike,
+        *,
+        max_keypoints: int = 1024,
+        keypoint_threshold: float = 0.005,
+        nms_radius: int = 4,
+        border: int = 4,
+        return_descriptors: bool = True,
+        size: Union[tuple[int, int], str] = (640, 480),
+        nms: str = "single",
+        gray: str = "first",
+        coordinates: str = "ratio",
+        exif: str = "ignore",
+        max_pixels: int = 64_000_000,
+        bgr: bool = False,
+    ) -> Keypoints:
+        """The keypoints of a picture.
+
+        max_keypoints  the best so many; -1: all.
+        size           (width, height) of the network's input, multiples of 8, or "native": the
+                       picture's own, cut down to multiples of 8.
+        nms            "single" or "iterative"; gray: "first" or "luma"; coordinates: "ratio" or
+                       "centres"; exif: "ignore" or "apply": docs/superpoint.md, docs/formats.md.
+        Errors         ArgumentError names the parameter; FormatError, LimitError, NotFoundError of
+                       the picture.
+        """
+        source = read(image, bgr)
+        options = c.sized(c.SuperPointOptions, "tap_superpoint_options_init")
+        if isinstance(size, str):
+            options.native = bool(choice("size", size, {"native": 1}))
+        else:
+            try:
+                width, height = size
+            except (TypeError, ValueError):
+                raise ArgumentError(f"size: must be (width, height) or 'native', not {size!r}") from None
+            options.width, options.height = whole("size", width), whole("size", height)
+        options.max_keypoints = whole("max_keypoints", max_keypoints, -1, 2**31 - 1)
+        options.keypoint_threshold = keypoint_threshold
+        options.nms_radius = whole("nms_radius", nms_radius)
+        options.border = whole("border", border)
+        options.descriptors = return_descriptors
+        options.nms = choice("nms", nms, {"single": 0, "iterative": 1})
+        options.gray = choice("gray", gray, {"first": 0, "luma": 1})
+        options.coordinates = choice("coordinates", coordinates, {"ratio": 0, "centres": 1})
+        options.exif = choice("exif", exif, EXIF)
+        options.max_pixels = whole("max_pixels", max_pixels, 1, 2**63 - 1)
+        result = _Result()
+        with self._network.session() as session:
+            run("superpoint", session, source, options, result.handle)
+        return result.take(image)
+
+    def match(
+        self,
+        a: Union[Keypoints, PictureLike],
+        b: Union[Keypoints, PictureLike],
+        *,
+        min_similarity: float = -1.0,
+        ratio: float = 0.0,
+        **options: Any,
+    ) -> Matches:
+        """Mutual nearest neighbours of two results, or of two pictures (options: __call__'s).
+
+        min_similarity  keeps dot products of at least this, in -1..1.
+        ratio           Lowe's test, in (0, 1]; 0: off.
+        """
+        points_a = a if isinstance(a, Keypoints) else self(a, **options)
+        points_b = b if isinstance(b, Keypoints) else self(b, **options)
+        if points_a.descriptors is None or points_b.descriptors is None:
+            raise UnsupportedError("match: a result has no descriptors; ask for them")
+        rows = [np.ascontiguousarray(p.descriptors, np.float32) for p in (points_a, points_b)]
+        if rows[0].shape[1] != rows[1].shape[1]:
+            raise ArgumentError("match: descriptors of different lengths: "
+                                f"{rows[0].shape[1]} and {rows[1].shape[1]}")  # fmt: skip
+        match_options = c.sized(c.MatchOptions, "tap_match_options_init")
+        match_options.min_similarity, match_options.ratio = min_similarity, ratio
+        pairs = np.empty(min(len(rows[0]), len(rows[1])),
+                         [("a", np.uint32), ("b", np.uint32), ("similarity", np.float32)])  # fmt: skip
+        n = ctypes.c_size_t()
+        with self._network.session():  # keeps the engine
+            c.call("tap_match", self._network.engine, rows[0].ctypes.data_as(c.floats),
+                   len(rows[0]), rows[1].ctypes.data_as(c.floats), len(rows[1]), rows[0].shape[1],
+                   ctypes.byref(match_options), pairs.ctypes.data_as(ctypes.POINTER(c.MatchPair)),
+                   ctypes.byref(n))  # fmt: skip
+        pairs = pairs[: n.value]
+        indices = np.stack([pairs["a"], pairs["b"]], 1).astype(np.int64)
+        return Matches(points_a, points_b, indices, pairs["similarity"].copy())
+
+
+def whole(name: str, value: Any, least: int = 0, most: int = 2**32 - 1) -> int:
+    """A whole number in a range; ctypes would wrap it round."""
+    try:
+        number = value.__index__()
+    except AttributeError:
+        raise ArgumentError(f"{name}: must be a whole number, not {value!r}") from None
+    if isinstance(value, (bool, np.bool_)) or not least <= number <= most:
+        raise ArgumentError(f"{name}: must be a whole number of {least} to {most}, not {value!r}")
+    return int(number)
