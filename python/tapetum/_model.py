@@ -8,14 +8,13 @@ import dataclasses
 import logging
 import math
 import os
-import pathlib
 import threading
 import weakref
 from collections.abc import Iterator
 from typing import Any, Callable, Optional, Union
 
 from . import _library as c
-from .errors import ArgumentError, CancelledError, NotFoundError
+from .errors import ArgumentError, CancelledError
 from .pictures import Source
 
 library = c.library
@@ -270,23 +269,3 @@ class Pretrained:
         info = self.info
         state = "closed" if self._network.closed else f"{info.isa}, {info.precision}"
         return f"<tapetum.{type(self).__name__} {info.path!r}, {state}>"
-
-
-def snapshot(repo: str, revision: str, names: tuple[str, ...]) -> pathlib.Path:
-    """The folder of a repository in the Hugging Face cache that has these files."""
-    home = os.environ.get("HF_HOME")
-    if not home:
-        caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-        home = os.path.join(caches, "huggingface")
-    cache = pathlib.Path(os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub"))
-    folder = cache / ("models--" + repo.replace("/", "--"))
-    pointer = folder / "refs" / revision
-    commit = pointer.read_text().strip() if pointer.is_file() else revision
-    found = folder / "snapshots" / commit
-    for name in names:
-        if not (found / name).is_file():
-            raise NotFoundError(
-                f"{repo}: {name} is not in the cache at {found}; give a path to the weights, or "
-                f"fetch them with `huggingface-cli download {repo} {name}`"
-            )
-    return found

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 import numpy as np
 
 from . import _library as c
-from ._model import Network, Pretrained, Progress, check_device, run, snapshot, stoppable
+from ._hub import resolve
+from ._model import Network, Pretrained, Progress, check_device, run, stoppable
 from .errors import ArgumentError, LimitError, UnsupportedError
 from .pictures import EXIF, Picture, PictureLike, choice, read, view_of
 
@@ -309,11 +310,13 @@ class HamerModel(Pretrained):
         threads: Optional[int] = None,
         warmup_variants: Optional[Sequence[Any]] = None,
         cache: Optional[str] = None,
+        revision: Optional[str] = None,
         gate: bool = True,
         progress: Optional[Progress] = None,
     ) -> "HamerModel":
-        """Loads a checkpoint (upstream's hamer.ckpt or a .safetensors of the same names) by path;
-        None: out of the Hugging Face cache.
+        """Loads a checkpoint: upstream's hamer.ckpt or a .safetensors of the same names, by path; or
+        by the name of a repository that has a hamer.ckpt (None: changh95/hamer-weights), out of the
+        Hugging Face cache, where it is fetched to if it is missing.
 
         mano_path  the user's MANO_RIGHT.pkl or .npz; None: looked for where docs/hamer.md says;
                    "": none.
@@ -324,10 +327,11 @@ class HamerModel(Pretrained):
         """
         check_device(device, device_id)
         del dispatch, warmup_variants
-        if repo_or_path is None:
-            repo_or_path = snapshot(REPOSITORY, "main", (CHECKPOINT,)) / CHECKPOINT
+        path = resolve(repo_or_path, REPOSITORY, "main", revision, (CHECKPOINT,), progress)
+        if (path / CHECKPOINT).is_file():
+            path /= CHECKPOINT
         mano = None if mano_path is None else os.fsdecode(mano_path)
-        return cls(Network(repo_or_path, kind="hamer", precision=precision, mano=mano, cache=cache,
+        return cls(Network(path, kind="hamer", precision=precision, mano=mano, cache=cache,
                            threads=threads, gate=gate, progress=progress))  # fmt: skip
 
     def __call__(

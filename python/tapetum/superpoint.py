@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 import numpy as np
 
 from . import _library as c
-from ._model import Network, Pretrained, Progress, check_device, run, snapshot
+from ._hub import resolve
+from ._model import Network, Pretrained, Progress, check_device, run
 from .errors import ArgumentError, UnsupportedError
 from .pictures import EXIF, Picture, PictureLike, choice, read, view_of
 
@@ -156,20 +157,22 @@ class SuperPoint(Pretrained):
         device_id: int = 0,
         device: Optional[str] = None,
         threads: Optional[int] = None,
+        revision: Optional[str] = None,
         gate: bool = True,
         progress: Optional[Progress] = None,
     ) -> "SuperPoint":
-        """Loads weights: a folder, a .safetensors or a PyTorch file; None: Magic Leap's, out of
-        the Hugging Face cache.
+        """Loads weights: a folder, a .safetensors or a PyTorch file, by path; or by the name of a
+        repository (None: magic-leap-community/superpoint), out of the Hugging Face cache, where
+        they are fetched to if they are missing.
 
         threads   None: the CPUs this process may use.
         gate      compares the network with its reference before it is used.
         Errors    NotFoundError, FormatError, UnsupportedError; InternalError if the gate fails.
         """
         check_device(device, device_id)
-        if repo_or_path is None:
-            repo_or_path = snapshot(REPOSITORY, REVISION, ("config.json", "model.safetensors"))
-        return cls(Network(repo_or_path, kind="superpoint", precision=None, mano=None, cache=None,
+        files = ("config.json", "model.safetensors")
+        path = resolve(repo_or_path, REPOSITORY, REVISION, revision, files, progress)
+        return cls(Network(path, kind="superpoint", precision=None, mano=None, cache=None,
                            threads=threads, gate=gate, progress=progress))  # fmt: skip
 
     def __call__(

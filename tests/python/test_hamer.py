@@ -275,6 +275,7 @@ def test_a_thousand_calls_take_no_memory(hamer, pixels, resident):
 
 def test_the_example_of_the_card(hand_weights, tmp_path, monkeypatch, pixels):
     """Weights in the Hugging Face cache, packed ones in ours."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setenv("TAPETUM_MANO", str(shared("golden/hamer/MANO_RIGHT_synthetic.pkl")))
     with pytest.raises(FileNotFoundError, match="changh95/hamer-weights"):
