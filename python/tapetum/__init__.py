@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from ._library import library as _c
 from ._model import ModelInfo
+from .client import Client
 from .errors import (
     ArgumentError,
     CancelledError,
@@ -21,7 +22,10 @@ from .errors import (
     LimitError,
     NotFoundError,
     OutOfMemoryError,
+    ServerError,
     TapetumError,
+    TimedOutError,
+    UnreachableError,
     UnsupportedError,
 )
 from .hamer import HamerModel, Hand, Hands, Mesh
@@ -31,7 +35,8 @@ from .superpoint import Keypoints, Matches, SuperPoint
 __version__: str = _c.tap_version().decode()
 
 __all__ = [
-    "ArgumentError", "CancelledError", "DeviceError", "FileError", "FormatError", "HamerModel", "Hand",
-    "Hands", "InternalError", "Keypoints", "LimitError", "Matches", "Mesh", "ModelInfo", "NotFoundError",
-    "OutOfMemoryError", "Picture", "SuperPoint", "TapetumError", "UnsupportedError", "__version__",
+    "ArgumentError", "CancelledError", "Client", "DeviceError", "FileError", "FormatError",
+    "HamerModel", "Hand", "Hands", "InternalError", "Keypoints", "LimitError", "Matches", "Mesh",
+    "ModelInfo", "NotFoundError", "OutOfMemoryError", "Picture", "ServerError", "SuperPoint",
+    "TapetumError", "TimedOutError", "UnreachableError", "UnsupportedError", "__version__",
 ]  # fmt: skip

@@ -6,6 +6,8 @@ Every one is a `TapetumError` with the C library's message and its `status`, a n
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class TapetumError(Exception):
     """The base of all. `status` is the C library's code by name."""
@@ -71,6 +73,31 @@ class InternalError(TapetumError):
     """Our own fault; please report it."""
 
     status = "TAP_ERR_INTERNAL"
+
+
+class ServerError(TapetumError):
+    """A server answered with an error: its text, and the HTTP status as `code`."""
+
+    status = "HTTP"
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+    def __reduce__(self) -> Any:
+        return type(self), (str(self), self.code)
+
+
+class TimedOutError(TapetumError, TimeoutError):
+    """A server gave no answer in time."""
+
+    status = "HTTP"
+
+
+class UnreachableError(TapetumError, ConnectionError):
+    """There is no server, or it hung up."""
+
+    status = "HTTP"
 
 
 #: The C library's codes, `tap_status`.

@@ -15,7 +15,7 @@ import numpy as np
 from . import _library as c
 from ._hub import resolve
 from ._model import Network, Pretrained, Progress, check_device, run, stoppable
-from .errors import ArgumentError, LimitError, UnsupportedError
+from .errors import ArgumentError, FormatError, LimitError, UnsupportedError
 from .pictures import EXIF, Picture, PictureLike, choice, read, view_of
 
 if TYPE_CHECKING:
@@ -34,6 +34,44 @@ def _decimal(array: "Floats") -> Any:
     """Nested lists of the shortest decimals that give these float32 again: the numbers that the
     server prints."""
     return array.astype("U32").astype(np.float64).tolist()
+
+
+def _parsed(answer: dict[str, Any]) -> dict[str, Any]:
+    """Hand's fields out of a server's answer; what the card's server leaves out follows from the
+    rest (docs/hamer.md)."""
+
+    def array(name: str, *shape: int, kind: Any = np.float32) -> Any:
+        if answer.get(name) is None:
+            return None
+        value = np.array(answer[name], kind).reshape(shape)
+        value.flags.writeable = False
+        return value
+
+    width, height = map(int, answer["image_size"])
+    x1, y1, x2, y2 = map(float, answer["bbox"])
+    factor, policy = float(answer.get("rescale_factor", 2.0)), str(answer.get("crop", "served"))
+    tall = 4 / 3 if policy == "demo" else 1  # its box is first made 192 : 256
+    scale, tx, ty = array("cam", 3)
+    crop_place = np.array([tx, ty, 2 * 5000 / (256 * float(scale) + 1e-9)], np.float32)
+    crop_place.flags.writeable = False
+    focal, vertices = 5000 / 256 * max(width, height), array("vertices", 778, 3)
+    return {
+        "rotmats": array("rotmats", 16, 3, 3), "betas": array("betas", 10), "cam": array("cam", 3),
+        "cam_t_full": array("cam_t_full", 3), "vertices": vertices, "_vertices": vertices,
+        "joints": array("joints", 21, 3), "keypoints_2d": array("keypoints_2d", 21, 2),
+        "faces": array("faces", 1538, 3, kind=np.uint32),
+        "rotmats_image": array("rotmats_image", 16, 3, 3), "axis_angle": array("axis_angle", 16, 3),
+        "cam_t": crop_place,
+        "keypoints_crop": None, "is_right": bool(answer["is_right"]), "bbox": (x1, y1, x2, y2),
+        "bbox_source": str(answer.get("bbox_source", "given")), "image_size": (width, height),
+        "focal_length": tuple(answer.get("focal_length", (focal, focal))),
+        "principal_point": tuple(answer.get("principal_point", (width / 2, height / 2))),
+        "rescale_factor": factor, "policy": policy,
+        "exif_orientation": int(answer.get("exif_orientation", 1)),
+        "exif_applied": bool(answer.get("exif_applied", False)),
+        "timing_ms": {name: float(ms) for name, ms in answer["timing_ms"].items()},
+        "_square": ((x1 + x2) / 2, (y1 + y2) / 2, factor * max(x2 - x1, y2 - y1, tall * (x2 - x1))),
+    }  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -68,9 +106,10 @@ class Hand:
     keypoints_2d: Optional["Floats"]
     #: (1538, 3) uint32, clockwise seen from outside; None without MANO.
     faces: Optional["npt.NDArray[np.uint32]"]
-    #: (16, 3, 3) and (16, 3): the rotations in the picture's frame, and as axis times angle.
-    rotmats_image: "Floats"
-    axis_angle: "Floats"
+    #: (16, 3, 3) and (16, 3): the rotations in the picture's frame, and as axis times angle; None
+    #: out of a server's answer that has none.
+    rotmats_image: Optional["Floats"]
+    axis_angle: Optional["Floats"]
     #: (3,): upstream's pred_cam_t; (21, 2): upstream's pred_keypoints_2d.
     cam_t: "Floats"
     keypoints_crop: Optional["Floats"]
@@ -95,9 +134,21 @@ class Hand:
     _vertices: Optional["Floats"] = dataclasses.field(default=None, repr=False)
 
     @property
+    def _whole(self) -> bool:
+        return self._vertices is not None and self.faces is not None
+
+    @property
     def mano_available(self) -> bool:
         """There is a MANO file, so there are joints and a mesh."""
         return self.joints is not None
+
+    @classmethod
+    def from_dict(cls, answer: dict[str, Any], image: Optional[PictureLike] = None) -> "Hand":
+        """A server's answer for one hand (the card's too); image: the picture, for draw()."""
+        try:
+            return cls(**_parsed(answer), _image=image)
+        except (KeyError, TypeError, ValueError) as error:
+            raise FormatError(f"no answer for a hand: {type(error).__name__}: {error}") from None
 
     def to_dict(self) -> dict[str, Any]:
         """The server's answer for this hand, number for number."""
@@ -132,7 +183,7 @@ class Hand:
     def draw(self, image: Optional[PictureLike] = None, drawing: str = "best", *,
              bgr: bool = False) -> Picture:  # fmt: skip
         """This hand on the picture (by default the one it was found in): "mesh", "skeleton",
-        "box", or "best": the mesh, without MANO the box."""
+        "box", or "best": the first of these that there is."""
         return Hands([self]).draw(image, drawing, bgr=bgr)
 
     def side_view(self, width: int = 512, height: int = 512) -> Picture:
@@ -158,13 +209,15 @@ class Hand:
 class Hands(list[Hand]):
     """The hands of one picture, in the order of their boxes: a list that can be drawn."""
 
-    def _assemble(self) -> "_Result":
-        """The C library's result with these hands, to be drawn or written."""
+    def _assemble(self, skeleton: bool = False) -> "_Result":
+        """The C library's result with these hands, to be drawn or written. It takes joints only with
+        a mesh; for a skeleton alone, one of no size will do."""
         result = _Result()
         view = c.sized(c.HandsView)
         given = (c.HandView * max(1, len(self)))()
         view.count, view.camera = len(self), c.HandCamera(1, 1, 0, 0)
-        view.mano_available = all(hand._vertices is not None for hand in self)
+        view.mano_available = all(hand.joints is not None if skeleton else hand._whole for hand in self)
+        no_mesh = {"vertices": np.zeros((778, 3), np.float32), "faces": np.zeros((1538, 3), np.uint32)}
         for to, hand in zip(given, self):
             if hand.cam_t_full is None:
                 raise UnsupportedError("draw: a hand of a crop alone has no place in a picture")
@@ -175,6 +228,8 @@ class Hands(list[Hand]):
             to.center_x, to.center_y, to.side = hand._square
             for name in ("rotmats", "betas", "cam", "cam_t_full", "vertices", "joints", "faces"):
                 array = getattr(hand, "_vertices" if name == "vertices" else name)
+                if array is None and skeleton:
+                    array = no_mesh.get(name)
                 if array is not None:
                     kind = ctypes.c_uint32 if name == "faces" else ctypes.c_float
                     setattr(to, name, array.ctypes.data_as(ctypes.POINTER(kind)))
@@ -185,6 +240,8 @@ class Hands(list[Hand]):
              bgr: bool = False) -> Picture:  # fmt: skip
         """All of them on one picture, by default the one they were found in."""
         code = choice("drawing", drawing, DRAWINGS)
+        if drawing == "best" and self and not all(hand._whole for hand in self):
+            code = DRAWINGS["skeleton" if all(hand.joints is not None for hand in self) else "box"]
         exif = "ignore"
         if image is None:
             image = self[0]._image if self else None
@@ -193,7 +250,7 @@ class Hands(list[Hand]):
         if image is None:
             raise ArgumentError("image: give the picture to draw on")
         picture = Picture.open(image, bgr=bgr, exif=exif)
-        result = self._assemble()  # frees its memory when it goes
+        result = self._assemble(code == DRAWINGS["skeleton"])  # frees its memory when it goes
         c.call("tap_draw_hands", picture._handle, result.handle, code)
         return picture
 

@@ -86,6 +86,8 @@ def read(image: PictureLike, bgr: bool = False) -> Source:
         image = _from_torch(image)
     elif hasattr(image, "convert") and hasattr(image, "getbands"):
         image = np.asarray(image.convert("L" if image.mode == "L" else "RGB"))
+    if isinstance(image, (list, tuple)):
+        raise ArgumentError("image: this is a list; give one picture, or several to batch()")
     if not isinstance(image, np.ndarray):
         raise ArgumentError(
             "image: give a path, encoded bytes, a uint8 array, a PIL image or a torch tensor, not "

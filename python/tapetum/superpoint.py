@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import ctypes
 import dataclasses
+import io
 import os
+import sys
 import weakref
-from typing import TYPE_CHECKING, Any, Optional, Union
+import zipfile
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 import numpy as np
 
 from . import _library as c
 from ._hub import resolve
 from ._model import Network, Pretrained, Progress, check_device, run
-from .errors import ArgumentError, UnsupportedError
+from .errors import ArgumentError, FormatError, UnsupportedError
 from .pictures import EXIF, Picture, PictureLike, choice, read, view_of
 
 if TYPE_CHECKING:
@@ -23,6 +28,15 @@ library = c.library
 
 REPOSITORY = "magic-leap-community/superpoint"
 REVISION = "734450e9ffe229074f5998494ddc615475cdb20a"
+
+
+def _descriptors(answer: Optional[dict[str, Any]], n: int) -> Optional["npt.NDArray[np.float32]"]:
+    """A server's, which are a NumPy file in base64."""
+    if answer is None:
+        return None
+    data = base64.b64decode(answer["data"], validate=True)
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        return np.asarray(arrays[answer.get("key", "descriptors")], np.float32).reshape(n, -1 if n else 256)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -43,6 +57,24 @@ class Keypoints:
     #: preprocess, device_forward, postprocess, total.
     timing_ms: dict[str, float]
     _image: Any = dataclasses.field(default=None, repr=False)
+
+    @classmethod
+    def from_dict(cls, answer: dict[str, Any], image: Optional[PictureLike] = None) -> "Keypoints":
+        """A server's answer (the card's too); image: the picture, for draw()."""
+        try:
+            xy = np.array(answer["keypoints"], np.float32).reshape(-1, 2)
+            scores = np.array(answer["scores"], np.float32).reshape(len(xy))
+            sizes = [(int(answer[name]["width"]), int(answer[name]["height"]))
+                     for name in ("original_size", "image_size")]  # fmt: skip
+            rows = _descriptors(answer.get("descriptors"), len(xy))
+            for array in (xy, scores, rows):
+                if array is not None:
+                    array.flags.writeable = False
+            return cls(xy, scores, rows, sizes[0], sizes[1],
+                       (float(answer["scale"]["x"]), float(answer["scale"]["y"])),
+                       {name: float(ms) for name, ms in answer.get("timing_ms", {}).items()}, image)  # fmt: skip
+        except (KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise FormatError(f"no answer with keypoints: {type(error).__name__}: {error}") from None
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -227,6 +259,22 @@ class SuperPoint(Pretrained):
             run("superpoint", session, source, options, result.handle)
         return result.take(image)
 
+    def batch(
+        self,
+        images: Sequence[PictureLike],
+        *,
+        progress: Union[bool, Callable[[Sequence[PictureLike]], Iterable[PictureLike]]] = False,
+        **options: Any,
+    ) -> list[Keypoints]:
+        """The keypoints of several pictures, of any sizes: each the same to the bit as alone.
+
+        progress  True: a bar on the terminal; or what wraps a sequence, such as `tqdm.tqdm`.
+        options   __call__'s.
+        """
+        images = list(images)
+        wrapped = bar(images) if progress is True else progress(images) if progress else images
+        return [self(image, **options) for image in wrapped]
+
     def match(
         self,
         a: Union[Keypoints, PictureLike],
@@ -273,3 +321,15 @@ def whole(name: str, value: Any, least: int = 0, most: int = 2**32 - 1) -> int:
     if isinstance(value, (bool, np.bool_)) or not least <= number <= most:
         raise ArgumentError(f"{name}: must be a whole number of {least} to {most}, not {value!r}")
     return int(number)
+
+
+def bar(items: Sequence[Any], width: int = 30) -> Iterable[Any]:
+    """The items, and on standard error, where that is a terminal, how far they have been taken."""
+    shown = sys.stderr.isatty()
+    for done, item in enumerate(items):
+        if shown:
+            filled = width * done // len(items)
+            print(f"\r[{'#' * filled:<{width}}] {done} of {len(items)}", end="", file=sys.stderr, flush=True)
+        yield item
+    if shown and items:
+        print(f"\r[{'#' * width}] {len(items)} of {len(items)}", file=sys.stderr)

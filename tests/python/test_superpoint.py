@@ -194,6 +194,7 @@ def _png(width, height):
 
 
 def test_the_hubs_cache(weights, tmp_path, monkeypatch, pixels):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(FileNotFoundError, match="magic-leap-community/superpoint"):
         tapetum.SuperPoint.from_pretrained()
