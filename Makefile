@@ -3,6 +3,7 @@
 #   make demo    builds, gets weights, draws keypoints on a photo (WEIGHTS=path: these)
 #   make test    builds and runs the whole suite
 #   make         builds into build/release
+#   make wheel   the Python package, in build/wheel/dist
 #   make install [PREFIX=/usr/local] [DESTDIR=]
 #   make fuzz    each fuzz target for FUZZ_SECONDS (60) under ASan+UBSan
 #   make bench   ours and the peers, in turn
@@ -17,7 +18,7 @@ CONFIGURE = cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_I
     -DTAPETUM_PYTHON=$(PYTHON) -DBUILD_TESTING=$(1) >$(BUILD).log || { cat $(BUILD).log; exit 1; }
 
 .DEFAULT_GOAL := all
-.PHONY: all demo test install fuzz bench format lint clean help
+.PHONY: all demo test wheel install fuzz bench format lint clean help
 
 all:
 	@tools/install-packages.sh build
@@ -35,6 +36,10 @@ test:
 	@cmake --build $(BUILD) -j $(JOBS)
 	@ctest --test-dir $(BUILD) --output-on-failure
 	@grep -hE '^SKIP' $(BUILD)/Testing/Temporary/LastTest.log | sort -u || true
+
+wheel:
+	@tools/install-packages.sh build wheel
+	@PYTHON=$(PYTHON) tools/wheel.sh
 
 install: all
 	@cmake --install $(BUILD) --prefix $(PREFIX)

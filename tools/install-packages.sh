@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing for the groups named (build, test, fuzz, bench, lint,
-# develop = all of them). Asks apt only for what pkg-config, the shell or Python can't find, and says
+# Installs the Debian packages that are missing for the groups named (build, test, wheel, fuzz, bench,
+# lint, develop = all of them). Asks apt only for what pkg-config, the shell or Python can't find, and says
 # nothing where nothing is missing.
 set -euo pipefail
 
@@ -32,9 +32,11 @@ python3-pytest          py:pytest'
 fuzz='
 clang                   cmd:clang
 libclang-rt-14-dev      file:/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a'
+wheel='
+python3-venv            py:ensurepip'
+test="$test$wheel"
 # shellcheck disable=SC2034 # used by name, as the groups above
-bench='
-python3-venv            file:/usr/lib/python3.*/ensurepip/__init__.py'
+bench=$wheel
 lint='
 git                     cmd:git
 clang-format            cmd:clang-format
@@ -49,7 +51,8 @@ develop="$build$test$fuzz$lint"'
 gcovr                   cmd:gcovr
 gcc-aarch64-linux-gnu   cmd:aarch64-linux-gnu-gcc
 libc6-dev-arm64-cross   file:/usr/aarch64-linux-gnu/include/stdio.h
-qemu-user-static        cmd:qemu-aarch64-static'
+qemu-user-static        cmd:qemu-aarch64-static
+python3-torch           py:torch'
 
 is_there() {
     case $1 in
@@ -63,7 +66,7 @@ is_there() {
 missing=()
 for group in "${@:-build}"; do
     case $group in
-    build | test | fuzz | bench | lint | develop) ;;
+    build | test | wheel | fuzz | bench | lint | develop) ;;
     *) echo "install-packages.sh: there is no group '$group'" >&2 && exit 2 ;;
     esac
     while read -r package probe; do

@@ -7,6 +7,7 @@ what huggingface_hub fetched is found here, and what is fetched here is found th
 from __future__ import annotations
 
 import contextlib
+import email.message
 import fcntl
 import hashlib
 import http.client
@@ -54,7 +55,7 @@ def cache() -> pathlib.Path:
     return pathlib.Path(os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub"))
 
 
-def resolve(repo_or_path: Union[str, "os.PathLike[str]", None], default: str, pinned: str,
+def resolve(repo_or_path: Union[str, os.PathLike[str], None], default: str, pinned: str,
             revision: Optional[str], names: tuple[str, ...],
             progress: Optional[Progress]) -> pathlib.Path:  # fmt: skip
     """A path as it is; a repository's name, or None for the default one, as its folder here."""
@@ -122,9 +123,7 @@ def _request(url: str, method: str, token: Optional[str], start: int = 0) -> htt
 
 def _advice(code: int, repo: str) -> str:
     if code in (401, 403):
-        return (
-            f"{code}: the repository is private or gated: accept its terms at the hub and set HF_TOKEN"
-        )
+        return f"{code}: the repository is private or gated: accept its terms at the hub and set HF_TOKEN"
     if code == 404:
         return "404: there is no such repository, revision or file"
     return f"{code}: the hub can't serve it now; try again later, or give a path to the weights"
@@ -135,11 +134,13 @@ def _ask(repo: str, revision: str, name: str) -> _Remote:
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
     url = f"{endpoint.rstrip('/')}/{repo}/resolve/{revision}/{urllib.parse.quote(name)}"
     for _ in range(5):
+        target = url
+        headers: email.message.Message
         try:
             with _request(url, "HEAD", _token()) as response:
-                headers, code, target = response.headers, 200, url
+                headers, code = response.headers, 200
         except urllib.error.HTTPError as error:
-            headers, code, target = error.headers, error.code, url
+            headers, code = error.headers, error.code
             if not 300 <= code < 400:
                 raise NotFoundError(f"{repo}: {name}: {_advice(code, repo)}") from None
             target = urllib.parse.urljoin(url, headers.get("Location") or "")

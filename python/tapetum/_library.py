@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pathlib
+import threading
 from ctypes import (
     CFUNCTYPE,
     POINTER,
@@ -45,6 +46,8 @@ CONSTANTS = {
 }  # fmt: skip
 
 floats = POINTER(c_float)
+# In a result's view an address is read as a number, which costs less than a ctypes pointer.
+array = c_void_p
 
 # ---- opaque handles ---------------------------------------------------------------------------
 
@@ -151,8 +154,8 @@ class SuperPointOptions(Structure):
 class KeypointsView(Structure):
     c_name = "tap_keypoints_view"
     _fields_ = [
-        ("size", c_size_t), ("count", c_size_t), ("xy", floats), ("scores", floats),
-        ("descriptors", floats), ("descriptor_dim", c_uint32), ("original_width", c_uint32),
+        ("size", c_size_t), ("count", c_size_t), ("xy", array), ("scores", array),
+        ("descriptors", array), ("descriptor_dim", c_uint32), ("original_width", c_uint32),
         ("original_height", c_uint32), ("input_width", c_uint32), ("input_height", c_uint32),
         ("scale_x", c_double), ("scale_y", c_double), ("exif_orientation", c_int),
         ("exif_applied", c_bool), ("decode_ms", c_double), ("preprocess_ms", c_double),
@@ -198,10 +201,10 @@ class HandView(Structure):
     c_name = "tap_hand_view"
     _fields_ = [
         ("size", c_size_t), ("box", HandBox), ("is_right", c_bool), ("center_x", c_double),
-        ("center_y", c_double), ("side", c_double), ("rotmats", floats),
-        ("rotmats_image", floats), ("axis_angle", floats), ("betas", floats), ("cam", floats),
-        ("cam_t", floats), ("cam_t_full", floats), ("vertices", floats), ("joints", floats),
-        ("keypoints_2d", floats), ("keypoints_crop", floats), ("faces", POINTER(c_uint32)),
+        ("center_y", c_double), ("side", c_double), ("rotmats", array),
+        ("rotmats_image", array), ("axis_angle", array), ("betas", array), ("cam", array),
+        ("cam_t", array), ("cam_t_full", array), ("vertices", array), ("joints", array),
+        ("keypoints_2d", array), ("keypoints_crop", array), ("faces", array),
     ]  # fmt: skip
 
 
@@ -318,21 +321,44 @@ def load() -> ctypes.CDLL:
 
 
 library = load()
+functions = {name: getattr(library, name) for name in (*FALLIBLE, *PLAIN)}
+defaults: dict[str, Any] = {}
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.error = Error()
+        self.to_error = ctypes.byref(self.error)
+
+
+_local = _Local()
 
 
 def call(name: str, *arguments: Any) -> None:
     """Calls a fallible function, without the GIL, and raises what it says."""
-    error = Error()
-    code = getattr(library, name)(*arguments, ctypes.byref(error))
+    local = _local
+    code = functions[name](*arguments, local.to_error)
     if code != 0:
-        message = error.message.decode(errors="replace")
+        message = local.error.message.decode(errors="replace")
         raise BY_CODE.get(code, InternalError)(message)
 
 
 def sized(kind: Any, initialise: str | None = None) -> Any:
     """A struct that knows its size, with its defaults if there is a function for them."""
-    value = kind()
-    value.size = ctypes.sizeof(kind)
-    if initialise is not None:
-        getattr(library, initialise)(ctypes.byref(value))
-    return value
+    if initialise is None:
+        value = kind()
+        value.size = ctypes.sizeof(kind)
+        return value
+    if initialise not in defaults:
+        value = kind()
+        functions[initialise](ctypes.byref(value))
+        defaults[initialise] = value
+    return kind.from_buffer_copy(defaults[initialise])
+
+
+def address(array: Any) -> int:
+    """Where a contiguous array's memory begins, by the shortest of NumPy's ways."""
+    if array.flags.writeable and array.flags.c_contiguous and array.nbytes:
+        return ctypes.addressof(c_char.from_buffer(array))
+    where: int = array.__array_interface__["data"][0]
+    return where

@@ -10,7 +10,6 @@ import math
 import os
 import threading
 import weakref
-from collections.abc import Iterator
 from typing import Any, Callable, Optional, Union
 
 from . import _library as c
@@ -111,7 +110,7 @@ def stoppable(work: Callable[[threading.Event], None]) -> None:
         raise raised[0]
 
 
-_pools: "weakref.WeakSet[Network]" = weakref.WeakSet()
+_pools: weakref.WeakSet[Network] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
@@ -125,7 +124,7 @@ os.register_at_fork(after_in_child=_after_fork)
 class Network:
     """A model of the library and its sessions: as many as calls run at once."""
 
-    def __init__(self, path: Union[str, "os.PathLike[str]"], *, kind: str,
+    def __init__(self, path: Union[str, os.PathLike[str]], *, kind: str,
                  precision: Optional[str], mano: Optional[str], cache: Optional[str],
                  threads: Optional[int], gate: bool, progress: Optional[Progress]) -> None:  # fmt: skip
         self._lock = threading.Lock()
@@ -186,24 +185,23 @@ class Network:
             mano_path=text(model.mano_path) if model.mano_available else None,
         )  # fmt: skip
 
-    @contextlib.contextmanager
-    def session(self) -> Iterator[Any]:
-        """One for this call alone."""
+    def borrow(self) -> Any:
+        """A session for one call alone, to be given back."""
         with self._lock:
             if self._closed:
                 raise ArgumentError("the model is closed")
-            session = self._idle.pop() if self._idle else None
-        if session is None:
-            session = ctypes.POINTER(c.Session)()
-            c.call("tap_session_create", ctypes.byref(session), self.model)
-        try:
-            yield session
-        finally:
-            with self._lock:
-                if self._closed:
-                    library.tap_session_free(session)
-                else:
-                    self._idle.append(session)
+            if self._idle:
+                return self._idle.pop()
+        session = ctypes.POINTER(c.Session)()
+        c.call("tap_session_create", ctypes.byref(session), self.model)
+        return session
+
+    def give_back(self, session: Any) -> None:
+        with self._lock:
+            if not self._closed:
+                self._idle.append(session)
+                return
+        library.tap_session_free(session)
 
     def close(self) -> None:
         """Lets the memory go once no call runs. May be called again."""
@@ -233,10 +231,35 @@ def run(name: str, session: Any, source: Source, options: Any, result: Any) -> N
     if source.path is not None:
         c.call(f"tap_{name}_file", session, source.path, options, result)
     elif source.encoded is not None:
-        c.call(f"tap_{name}_encoded", session, source.encoded.ctypes.data, source.encoded.size,
+        c.call(f"tap_{name}_encoded", session, c.address(source.encoded), source.encoded.size,
                options, result)  # fmt: skip
     else:
-        c.call(f"tap_{name}_pixels", session, ctypes.byref(source.image()), options, result)
+        c.call(f"tap_{name}_pixels", session, ctypes.byref(source.image), options, result)
+
+
+class Deferred:
+    """A result whose fields are read out of C's memory when the first of them is asked for: a call
+    costs less, above all just after the network, when the caches hold nothing of Python's."""
+
+    _image: Any
+
+    @classmethod
+    def _deferred(cls, read: Callable[[], dict[str, Any]], image: Any) -> Any:
+        result = object.__new__(cls)
+        result.__dict__.update(_read=read, _image=image)
+        return result
+
+    def __getattr__(self, name: str) -> Any:  # called only for what is not there
+        own = self.__dict__
+        if "_read" in own and not name.startswith("__"):
+            own.update(own["_read"]())
+            if name in own:
+                return own[name]
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        names = [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
+        return {**{name: getattr(self, name) for name in names}, "_image": None}
 
 
 class Pretrained:
@@ -269,3 +292,9 @@ class Pretrained:
         info = self.info
         state = "closed" if self._network.closed else f"{info.isa}, {info.precision}"
         return f"<tapetum.{type(self).__name__} {info.path!r}, {state}>"
+
+
+def write_synthetic_weights(kind: str, path: Union[str, os.PathLike[str]]) -> None:
+    """Weights from a formula, to try and to time a model without its licensed ones: "superpoint",
+    "hamer" (2.5 GB) or "hamer-tiny" (1 MB). What they find means nothing."""
+    c.call("tap_synth_write", encode("kind", kind), os.fsencode(path))

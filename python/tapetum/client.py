@@ -1,8 +1,8 @@
 """A client of a tapetum server, or of the card's: the same results, from another machine.
 
-    >>> client = tapetum.Client("http://robot:20000")                       # doctest: +SKIP
-    >>> points = client.superpoint("photo.jpg", max_keypoints=500)          # doctest: +SKIP
-    >>> hand = client.hamer("photo.jpg", bbox=[20, 170, 295, 260])          # doctest: +SKIP
+>>> client = tapetum.Client("http://robot:20000")                       # doctest: +SKIP
+>>> points = client.superpoint("photo.jpg", max_keypoints=500)          # doctest: +SKIP
+>>> hand = client.hamer("photo.jpg", bbox=[20, 170, 295, 260])          # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import base64
 import http.client
 import json
 import os
+import socket
 import ssl
 import time
 import urllib.parse
@@ -178,7 +179,7 @@ class Client:
                 if connection.sock is not None:
                     connection.sock.settimeout(left)
             return response.status, response.headers.get("Retry-After") or "", bytes(data)
-        except TimeoutError:
+        except (TimeoutError, socket.timeout):  # two things in Python 3.9
             raise TimedOutError(f"{self.url}{path}: no whole answer in {self.timeout:g} s; give a longer "
                                 "timeout, or look at the server's log") from None  # fmt: skip
         except (OSError, http.client.HTTPException) as error:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
 import os
 import threading
-import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Optional, Union
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from . import _library as c
 from ._hub import resolve
-from ._model import Network, Pretrained, Progress, check_device, run, stoppable
+from ._model import Deferred, Network, Pretrained, Progress, check_device, run, stoppable
 from .errors import ArgumentError, FormatError, LimitError, UnsupportedError
 from .pictures import EXIF, Picture, PictureLike, choice, read, view_of
 
@@ -30,7 +30,7 @@ CHECKPOINT = "hamer.ckpt"
 DRAWINGS = {"best": 0, "mesh": 1, "skeleton": 2, "box": 3}
 
 
-def _decimal(array: "Floats") -> Any:
+def _decimal(array: Floats) -> Any:
     """Nested lists of the shortest decimals that give these float32 again: the numbers that the
     server prints."""
     return array.astype("U32").astype(np.float64).tolist()
@@ -74,45 +74,48 @@ def _parsed(answer: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Mesh:
     """A hand's surface in metres, before the camera: (778, 3) float32 and (1538, 3) uint32."""
 
-    vertices: "Floats"
-    faces: "npt.NDArray[np.uint32]"
-    _hand: "Hand" = dataclasses.field(repr=False)
+    vertices: Floats
+    faces: npt.NDArray[np.uint32]
+    _hand: Hand = dataclasses.field(repr=False)
 
-    def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
+    def __repr__(self) -> str:
+        return f"<tapetum.Mesh: {len(self.vertices)} vertices, {len(self.faces)} faces>"
+
+    def save(self, path: Union[str, os.PathLike[str]]) -> None:
         """A .obj, .ply or .glb file, closed at the wrist, whole or not at all."""
         Hands([self._hand]).save_mesh(path)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Hand:
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Hand(Deferred):
     """One hand. Arrays are float32 and can't be written to. rotmats, betas and cam are the
     network's, of a right hand; all else is of the hand itself. Metres; x right, y down, z away."""
 
     #: (16, 3, 3): the whole hand's rotation, then MANO's 15 joints'.
-    rotmats: "Floats"
+    rotmats: Floats
     #: (10,): MANO's shape.
-    betas: "Floats"
+    betas: Floats
     #: (3,): s, tx, ty before the crop.
-    cam: "Floats"
+    cam: Floats
     #: (3,): the hand's place before the frame's camera; None of a crop.
-    cam_t_full: Optional["Floats"]
+    cam_t_full: Optional[Floats]
     #: (778, 3), (21, 3) in OpenPose's order, (21, 2) pixels; None without MANO.
-    vertices: Optional["Floats"]
-    joints: Optional["Floats"]
-    keypoints_2d: Optional["Floats"]
+    vertices: Optional[Floats]
+    joints: Optional[Floats]
+    keypoints_2d: Optional[Floats]
     #: (1538, 3) uint32, clockwise seen from outside; None without MANO.
-    faces: Optional["npt.NDArray[np.uint32]"]
+    faces: Optional[npt.NDArray[np.uint32]]
     #: (16, 3, 3) and (16, 3): the rotations in the picture's frame, and as axis times angle; None
     #: out of a server's answer that has none.
-    rotmats_image: Optional["Floats"]
-    axis_angle: Optional["Floats"]
+    rotmats_image: Optional[Floats]
+    axis_angle: Optional[Floats]
     #: (3,): upstream's pred_cam_t; (21, 2): upstream's pred_keypoints_2d.
-    cam_t: "Floats"
-    keypoints_crop: Optional["Floats"]
+    cam_t: Floats
+    keypoints_crop: Optional[Floats]
     is_right: bool
     #: (x1, y1, x2, y2) as it was given.
     bbox: tuple[float, float, float, float]
@@ -131,7 +134,12 @@ class Hand:
     timing_ms: dict[str, float]
     _square: tuple[float, float, float] = dataclasses.field(repr=False)
     _image: Any = dataclasses.field(default=None, repr=False)
-    _vertices: Optional["Floats"] = dataclasses.field(default=None, repr=False)
+    _vertices: Optional[Floats] = dataclasses.field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        side = "right" if self.is_right else "left"
+        box = ", ".join(f"{corner:g}" for corner in self.bbox)
+        return f"<tapetum.Hand: {side}, box [{box}], {'with' if self.mano_available else 'without'} MANO>"
 
     @property
     def _whole(self) -> bool:
@@ -143,7 +151,7 @@ class Hand:
         return self.joints is not None
 
     @classmethod
-    def from_dict(cls, answer: dict[str, Any], image: Optional[PictureLike] = None) -> "Hand":
+    def from_dict(cls, answer: dict[str, Any], image: Optional[PictureLike] = None) -> Hand:
         """A server's answer for one hand (the card's too); image: the picture, for draw()."""
         try:
             return cls(**_parsed(answer), _image=image)
@@ -202,14 +210,11 @@ class Hand:
     def _repr_png_(self) -> Optional[bytes]:
         return None if self._image is None else self.draw()._repr_png_()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_image": None}
-
 
 class Hands(list[Hand]):
     """The hands of one picture, in the order of their boxes: a list that can be drawn."""
 
-    def _assemble(self, skeleton: bool = False) -> "_Result":
+    def _assemble(self, skeleton: bool = False) -> _Result:
         """The C library's result with these hands, to be drawn or written. It takes joints only with
         a mesh; for a skeleton alone, one of no size will do."""
         result = _Result()
@@ -231,8 +236,7 @@ class Hands(list[Hand]):
                 if array is None and skeleton:
                     array = no_mesh.get(name)
                 if array is not None:
-                    kind = ctypes.c_uint32 if name == "faces" else ctypes.c_float
-                    setattr(to, name, array.ctypes.data_as(ctypes.POINTER(kind)))
+                    setattr(to, name, c.address(array))
         c.call("tap_hands_assemble", result.handle, ctypes.byref(view), given)
         return result
 
@@ -260,7 +264,7 @@ class Hands(list[Hand]):
         c.call("tap_draw_hands_side", ctypes.byref(out), result.handle, width, height)
         return Picture(out)
 
-    def save_mesh(self, path: Union[str, "os.PathLike[str]"]) -> None:
+    def save_mesh(self, path: Union[str, os.PathLike[str]]) -> None:
         """All meshes in one .obj, .ply or .glb file."""
         result = self._assemble()
         c.call("tap_hands_write_mesh", result.handle, os.fsencode(path))
@@ -275,41 +279,45 @@ class _Result:
     def __init__(self) -> None:
         self.handle = ctypes.POINTER(c.Hands)()
         c.call("tap_hands_create", ctypes.byref(self.handle))
-        weakref.finalize(self, library.tap_hands_free, self.handle)
         self.view = c.sized(c.HandsView)
+
+    def __del__(self, free: Any = library.tap_hands_free) -> None:
+        free(self.handle)
 
     def floats(self, pointer: Any, *shape: int) -> Any:
         return view_of(pointer, ctypes.c_float, shape, self) if pointer else None
 
-    def hand(self, i: int, image: Any, vertices: bool) -> Hand:
+    def read(self, i: int, vertices: bool) -> dict[str, Any]:
+        """Hand's fields."""
         view, hand = self.view, c.sized(c.HandView)
         library.tap_hands_at(self.handle, i, ctypes.byref(hand))
         source = "given" if view.box_given else "center" if hand.cam_t_full else "crop"
         camera, box = view.camera, hand.box
         faces = view_of(hand.faces, ctypes.c_uint32, (1538, 3), self) if hand.faces else None
-        return Hand(
-            rotmats=self.floats(hand.rotmats, 16, 3, 3), betas=self.floats(hand.betas, 10),
-            cam=self.floats(hand.cam, 3), cam_t_full=self.floats(hand.cam_t_full, 3),
-            vertices=self.floats(hand.vertices, 778, 3) if vertices else None,
-            joints=self.floats(hand.joints, 21, 3),
-            keypoints_2d=self.floats(hand.keypoints_2d, 21, 2), faces=faces,
-            rotmats_image=self.floats(hand.rotmats_image, 16, 3, 3),
-            axis_angle=self.floats(hand.axis_angle, 16, 3), cam_t=self.floats(hand.cam_t, 3),
-            keypoints_crop=self.floats(hand.keypoints_crop, 21, 2), is_right=hand.is_right,
-            bbox=(box.x1, box.y1, box.x2, box.y2), bbox_source=source,
-            image_size=(view.image_width, view.image_height),
-            focal_length=(camera.fx, camera.fy), principal_point=(camera.cx, camera.cy),
-            rescale_factor=view.rescale_factor, policy="demo" if view.policy else "served",
-            exif_orientation=view.exif_orientation, exif_applied=view.exif_applied,
-            timing_ms={"preprocess": view.decode_ms + view.preprocess_ms,
+        return {
+            "rotmats": self.floats(hand.rotmats, 16, 3, 3), "betas": self.floats(hand.betas, 10),
+            "cam": self.floats(hand.cam, 3), "cam_t_full": self.floats(hand.cam_t_full, 3),
+            "vertices": self.floats(hand.vertices, 778, 3) if vertices else None,
+            "joints": self.floats(hand.joints, 21, 3),
+            "keypoints_2d": self.floats(hand.keypoints_2d, 21, 2), "faces": faces,
+            "rotmats_image": self.floats(hand.rotmats_image, 16, 3, 3),
+            "axis_angle": self.floats(hand.axis_angle, 16, 3), "cam_t": self.floats(hand.cam_t, 3),
+            "keypoints_crop": self.floats(hand.keypoints_crop, 21, 2), "is_right": hand.is_right,
+            "bbox": (box.x1, box.y1, box.x2, box.y2), "bbox_source": source,
+            "image_size": (view.image_width, view.image_height),
+            "focal_length": (camera.fx, camera.fy), "principal_point": (camera.cx, camera.cy),
+            "rescale_factor": view.rescale_factor, "policy": "demo" if view.policy else "served",
+            "exif_orientation": view.exif_orientation, "exif_applied": view.exif_applied,
+            "timing_ms": {"preprocess": view.decode_ms + view.preprocess_ms,
                        "device": view.network_ms, "mano": view.mano_ms, "total": view.total_ms},
-            _square=(hand.center_x, hand.center_y, hand.side), _image=image,
-            _vertices=self.floats(hand.vertices, 778, 3),
-        )  # fmt: skip
+            "_square": (hand.center_x, hand.center_y, hand.side),
+            "_vertices": self.floats(hand.vertices, 778, 3),
+        }  # fmt: skip
 
     def hands(self, image: Any, vertices: bool = True) -> Hands:
         library.tap_hands_get(self.handle, ctypes.byref(self.view))
-        return Hands(self.hand(i, image, vertices) for i in range(self.view.count))
+        n = range(self.view.count)
+        return Hands(Hand._deferred(functools.partial(self.read, i, vertices), image) for i in n)
 
 
 def _boxes(bbox: Any, is_right: Any) -> tuple[Optional[Any], bool]:
@@ -357,11 +365,11 @@ class HamerModel(Pretrained):
     @classmethod
     def from_pretrained(
         cls,
-        repo_or_path: Union[str, "os.PathLike[str]", None] = None,
+        repo_or_path: Union[str, os.PathLike[str], None] = None,
         *,
         device_id: int = 0,
         device: Optional[str] = None,
-        mano_path: Union[str, "os.PathLike[str]", None] = None,
+        mano_path: Union[str, os.PathLike[str], None] = None,
         dispatch: Optional[str] = None,
         precision: Optional[str] = None,
         threads: Optional[int] = None,
@@ -370,7 +378,7 @@ class HamerModel(Pretrained):
         revision: Optional[str] = None,
         gate: bool = True,
         progress: Optional[Progress] = None,
-    ) -> "HamerModel":
+    ) -> HamerModel:
         """Loads a checkpoint: upstream's hamer.ckpt or a .safetensors of the same names, by path; or
         by the name of a repository that has a hamer.ckpt (None: changh95/hamer-weights), out of the
         Hugging Face cache, where it is fetched to if it is missing.
@@ -445,16 +453,19 @@ class HamerModel(Pretrained):
     def _run(self, image: PictureLike, options: Any, bgr: bool, vertices: bool) -> Hands:
         source = read(image, bgr)
         result = _Result()
-        with self._network.session() as session:
+        session = self._network.borrow()
+
+        def work(stop: threading.Event) -> None:
+            options.proceed = c.ProceedCallback(lambda _user: not stop.is_set())
+            run("hamer", session, source, options, result.handle)
+
+        try:
             if options.n_boxes <= 1:
                 run("hamer", session, source, options, result.handle)
             else:
-
-                def work(stop: threading.Event) -> None:
-                    options.proceed = c.ProceedCallback(lambda _user: not stop.is_set())
-                    run("hamer", session, source, options, result.handle)
-
                 stoppable(work)
+        finally:
+            self._network.give_back(session)
         return result.hands(image, vertices)
 
     def forward_crops(self, crops: Any) -> dict[str, Any]:
@@ -469,9 +480,12 @@ class HamerModel(Pretrained):
         if array.ndim != 4 or array.shape[1:3] != (3, 256):
             raise ArgumentError(f"crops: must be (B, 3, 256, 256 or 192), not {array.shape}")
         result = _Result()
-        with self._network.session() as session:
+        session = self._network.borrow()
+        try:
             c.call("tap_hamer_crops", session, array.ctypes.data_as(c.floats), len(array),
                    array.shape[3], result.handle)  # fmt: skip
+        finally:
+            self._network.give_back(session)
         hands = result.hands(None)
 
         def stack(name: str, *shape: int) -> Any:
@@ -498,6 +512,6 @@ class HamerModel(Pretrained):
         width, height = frame_size
         self(np.full((height, width), 128, np.uint8))
 
-    def open_device(self) -> "HamerModel":
+    def open_device(self) -> HamerModel:
         """The card's name for what from_pretrained has done here."""
         return self

@@ -30,19 +30,26 @@ class Source(NamedTuple):
     """A picture as the C functions take it: one of a path, encoded bytes, pixels."""
 
     path: Optional[bytes] = None
-    encoded: Optional["npt.NDArray[np.uint8]"] = None
-    pixels: Optional["npt.NDArray[np.uint8]"] = None  # (H, W) or (H, W, C), pixels dense
-    bgr: bool = False
+    encoded: Optional[npt.NDArray[np.uint8]] = None
+    pixels: Optional[npt.NDArray[np.uint8]] = None  # (H, W) or (H, W, C), pixels dense
+    image: Any = None  # c.Image of pixels
 
-    def image(self) -> c.Image:
-        assert self.pixels is not None
-        height, width = self.pixels.shape[:2]
-        channels = 1 if self.pixels.ndim == 2 else self.pixels.shape[2]
-        forms = {1: "GRAY", 3: "BGR" if self.bgr else "RGB", 4: "BGRA" if self.bgr else "RGBA"}
-        return c.Image(
-            self.pixels.ctypes.data, width, height, self.pixels.strides[0],
-            c.CONSTANTS["TAP_PIXELS_" + forms[channels]],
-        )  # fmt: skip
+
+GRAY = c.CONSTANTS["TAP_PIXELS_GRAY"]
+FORMATS = {
+    (channels, bgr): c.CONSTANTS[f"TAP_PIXELS_{'BGR' if bgr else 'RGB'}{'A' if channels == 4 else ''}"]
+    for channels in (3, 4)
+    for bgr in (False, True)
+}
+
+
+def _pixels(array: npt.NDArray[np.uint8], bgr: bool) -> Source:
+    height, width = array.shape[:2]
+    form = GRAY if array.ndim == 2 else FORMATS[array.shape[2], bool(bgr)]
+    return Source(None, None, array, c.Image(c.address(array), width, height, array.strides[0], form))
+
+
+UINT8 = np.dtype(np.uint8)
 
 
 def _from_torch(tensor: Any) -> Any:
@@ -56,8 +63,8 @@ def _from_torch(tensor: Any) -> Any:
     return np.ascontiguousarray(array)
 
 
-def _check_array(array: "npt.NDArray[Any]") -> "npt.NDArray[np.uint8]":
-    if array.dtype != np.uint8:
+def _check_array(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    if array.dtype is not UINT8 and array.dtype != UINT8:
         raise ArgumentError(f"image: an array must be of uint8, this one is of {array.dtype}")
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
@@ -73,6 +80,8 @@ def _check_array(array: "npt.NDArray[Any]") -> "npt.NDArray[np.uint8]":
 
 def read(image: PictureLike, bgr: bool = False) -> Source:
     """Anything that shows a picture, as the library takes it. Arrays are not copied."""
+    if type(image) is np.ndarray:
+        return _pixels(_check_array(image), bgr)
     if isinstance(image, (str, os.PathLike)):
         path = os.fsencode(image)
         if b"\0" in path:
@@ -81,7 +90,7 @@ def read(image: PictureLike, bgr: bool = False) -> Source:
     if isinstance(image, (bytes, bytearray, memoryview)):
         return Source(encoded=np.frombuffer(image, np.uint8))
     if isinstance(image, Picture):
-        return Source(pixels=image.array)
+        return _pixels(image.array, False)
     if hasattr(image, "detach") and hasattr(image, "cpu"):
         image = _from_torch(image)
     elif hasattr(image, "convert") and hasattr(image, "getbands"):
@@ -93,7 +102,7 @@ def read(image: PictureLike, bgr: bool = False) -> Source:
             "image: give a path, encoded bytes, a uint8 array, a PIL image or a torch tensor, not "
             f"a {type(image).__name__}"
         )
-    return Source(pixels=_check_array(image), bgr=bgr)
+    return _pixels(_check_array(image), bgr)
 
 
 class Picture:
@@ -104,12 +113,12 @@ class Picture:
         self._finalizer = weakref.finalize(self, library.tap_picture_free, handle)
 
     @classmethod
-    def open(cls, image: PictureLike, *, bgr: bool = False, exif: str = "ignore") -> "Picture":
+    def open(cls, image: PictureLike, *, bgr: bool = False, exif: str = "ignore") -> Picture:
         """Decodes or copies. exif: "apply" turns an encoded picture upright, "ignore" does not."""
         source = read(image, bgr)
         handle = ctypes.POINTER(c.Picture)()
-        if source.pixels is not None:
-            c.call("tap_picture_copy", ctypes.byref(handle), ctypes.byref(source.image()))
+        if source.image is not None:
+            c.call("tap_picture_copy", ctypes.byref(handle), ctypes.byref(source.image))
             return cls(handle)
         encoded = source.encoded
         if source.path is not None:
@@ -117,15 +126,15 @@ class Picture:
         assert encoded is not None
         options = c.sized(c.DecodeOptions, "tap_decode_options_init")
         options.exif = choice("exif", exif, EXIF)
-        c.call("tap_picture_decode", ctypes.byref(handle), encoded.ctypes.data, encoded.size,
+        c.call("tap_picture_decode", ctypes.byref(handle), c.address(encoded), encoded.size,
                ctypes.byref(options))  # fmt: skip
         return cls(handle)
 
     @property
-    def array(self) -> "npt.NDArray[np.uint8]":
+    def array(self) -> npt.NDArray[np.uint8]:
         """(H, W, 3) RGB or (H, W) grey, a view that can't be written to."""
         view = library.tap_picture_view(self._handle)
-        gray = view.format == c.CONSTANTS["TAP_PIXELS_GRAY"]
+        gray = view.format == GRAY
         shape = (view.height, view.width) if gray else (view.height, view.width, 3)
         return view_of(view.data, ctypes.c_uint8, shape, self)
 
@@ -145,7 +154,7 @@ class Picture:
         finally:
             library.tap_free(data)
 
-    def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
+    def save(self, path: Union[str, os.PathLike[str]]) -> None:
         """A .png, .jpg or .jpeg file, whole or not at all."""
         c.call("tap_picture_write", self._handle, os.fsencode(path))
 
@@ -171,14 +180,23 @@ def choice(name: str, value: str, of: dict[str, int]) -> int:
         raise ArgumentError(f"{name}: must be one of {words}, not {value!r}") from None
 
 
-def view_of(address: Any, kind: Any, shape: tuple[int, ...], owner: object) -> "npt.NDArray[Any]":
+class _Memory:
+    """C memory for NumPy to look into, and who owns it."""
+
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, where: int, shape: tuple[int, ...], kind: str, owner: object) -> None:
+        self.owner = owner
+        self.__array_interface__ = {
+            "version": 3, "shape": shape, "typestr": kind, "data": (where, True),
+        }  # fmt: skip
+
+
+def view_of(where: Optional[int], kind: Any, shape: tuple[int, ...], owner: object) -> npt.NDArray[Any]:
     """C memory as an array that can't be written to and keeps its owner alive."""
-    n = int(np.prod(shape))
-    where = ctypes.cast(address, ctypes.c_void_p).value
-    if n == 0 or where is None:
+    if not where or 0 in shape:
         return np.empty(shape, kind)
-    memory = (kind * n).from_address(where)
-    memory.owner = owner  # the array holds memory, memory the owner
-    array = np.frombuffer(memory, kind).reshape(shape)
-    array.flags.writeable = False
-    return array
+    return np.asarray(_Memory(where, shape, TYPES[kind], owner))
+
+
+TYPES = {kind: np.dtype(kind).str for kind in (ctypes.c_float, ctypes.c_uint32, ctypes.c_uint8)}

@@ -8,7 +8,6 @@ import dataclasses
 import io
 import os
 import sys
-import weakref
 import zipfile
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union
@@ -17,7 +16,7 @@ import numpy as np
 
 from . import _library as c
 from ._hub import resolve
-from ._model import Network, Pretrained, Progress, check_device, run
+from ._model import Deferred, Network, Pretrained, Progress, check_device, run
 from .errors import ArgumentError, FormatError, UnsupportedError
 from .pictures import EXIF, Picture, PictureLike, choice, read, view_of
 
@@ -27,28 +26,32 @@ if TYPE_CHECKING:
 library = c.library
 
 REPOSITORY = "magic-leap-community/superpoint"
+NMS = {"single": 0, "iterative": 1}
+GRAY = {"first": 0, "luma": 1}
+COORDINATES = {"ratio": 0, "centres": 1}
 REVISION = "734450e9ffe229074f5998494ddc615475cdb20a"
 
 
-def _descriptors(answer: Optional[dict[str, Any]], n: int) -> Optional["npt.NDArray[np.float32]"]:
+def _descriptors(answer: Optional[dict[str, Any]], n: int) -> Optional[npt.NDArray[np.float32]]:
     """A server's, which are a NumPy file in base64."""
     if answer is None:
         return None
     data = base64.b64decode(answer["data"], validate=True)
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        return np.asarray(arrays[answer.get("key", "descriptors")], np.float32).reshape(n, -1 if n else 256)
+        rows = np.asarray(arrays[answer.get("key", "descriptors")], np.float32)
+    return rows.reshape(n, -1 if n else 256)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Keypoints:
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Keypoints(Deferred):
     """The keypoints of one picture, best first. Arrays are float32 and can't be written to."""
 
     #: (N, 2): x to the right, y down, in the picture's pixels.
-    keypoints: "npt.NDArray[np.float32]"
+    keypoints: npt.NDArray[np.float32]
     #: (N,), in 0..1, descending.
-    scores: "npt.NDArray[np.float32]"
+    scores: npt.NDArray[np.float32]
     #: (N, 256) of unit length; None if they were not asked for.
-    descriptors: Optional["npt.NDArray[np.float32]"]
+    descriptors: Optional[npt.NDArray[np.float32]]
     #: (width, height) of the picture, and of the network's input.
     original_size: tuple[int, int]
     image_size: tuple[int, int]
@@ -59,7 +62,7 @@ class Keypoints:
     _image: Any = dataclasses.field(default=None, repr=False)
 
     @classmethod
-    def from_dict(cls, answer: dict[str, Any], image: Optional[PictureLike] = None) -> "Keypoints":
+    def from_dict(cls, answer: dict[str, Any], image: Optional[PictureLike] = None) -> Keypoints:
         """A server's answer (the card's too); image: the picture, for draw()."""
         try:
             xy = np.array(answer["keypoints"], np.float32).reshape(-1, 2)
@@ -70,20 +73,26 @@ class Keypoints:
             for array in (xy, scores, rows):
                 if array is not None:
                     array.flags.writeable = False
-            return cls(xy, scores, rows, sizes[0], sizes[1],
-                       (float(answer["scale"]["x"]), float(answer["scale"]["y"])),
-                       {name: float(ms) for name, ms in answer.get("timing_ms", {}).items()}, image)  # fmt: skip
+            scale = float(answer["scale"]["x"]), float(answer["scale"]["y"])
+            timing = {name: float(ms) for name, ms in answer.get("timing_ms", {}).items()}
+            return cls(xy, scores, rows, sizes[0], sizes[1], scale, timing, image)
         except (KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
             raise FormatError(f"no answer with keypoints: {type(error).__name__}: {error}") from None
 
     def __len__(self) -> int:
         return len(self.scores)
 
+    def __repr__(self) -> str:
+        rows = (
+            "no descriptors" if self.descriptors is None else f"descriptors of {self.descriptors.shape[1]}"
+        )
+        return "<tapetum.Keypoints: {} in {}x{}, {}>".format(len(self), *self.original_size, rows)
+
     def _view(self) -> Any:
         view = c.sized(c.KeypointsView)
         view.count = len(self)
-        view.xy = self.keypoints.ctypes.data_as(c.floats)
-        view.scores = self.scores.ctypes.data_as(c.floats)
+        view.xy = c.address(self.keypoints)
+        view.scores = c.address(self.scores)
         view.original_width, view.original_height = self.original_size
         return view
 
@@ -104,26 +113,26 @@ class Keypoints:
     def _repr_png_(self) -> Optional[bytes]:
         return None if self._image is None else self.draw()._repr_png_()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_image": None}
 
-
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Matches:
     """Pairs of keypoints of two pictures that show the same place."""
 
     a: Keypoints
     b: Keypoints
     #: (M, 2) int64: rows of a and of b, in order of a.
-    indices: "npt.NDArray[np.int64]"
+    indices: npt.NDArray[np.int64]
     #: (M,) float32: dot products of the descriptors, in -1..1.
-    similarity: "npt.NDArray[np.float32]"
+    similarity: npt.NDArray[np.float32]
 
     def __len__(self) -> int:
         return len(self.indices)
 
+    def __repr__(self) -> str:
+        return f"<tapetum.Matches: {len(self)} of {len(self.a)} and {len(self.b)} keypoints>"
+
     @property
-    def points(self) -> tuple["npt.NDArray[np.float32]", "npt.NDArray[np.float32]"]:
+    def points(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """Both ends, (M, 2) each: what `cv2.findHomography` takes."""
         return self.a.keypoints[self.indices[:, 0]], self.b.keypoints[self.indices[:, 1]]
 
@@ -152,27 +161,29 @@ class _Result:
     def __init__(self) -> None:
         self.handle = ctypes.POINTER(c.Keypoints)()
         c.call("tap_keypoints_create", ctypes.byref(self.handle))
-        weakref.finalize(self, library.tap_keypoints_free, self.handle)
 
-    def take(self, image: Any) -> Keypoints:
+    def __del__(self, free: Any = library.tap_keypoints_free) -> None:
+        free(self.handle)
+
+    def read(self) -> dict[str, Any]:
+        """Keypoints' fields."""
         view = c.sized(c.KeypointsView)
         library.tap_keypoints_get(self.handle, ctypes.byref(view))
         n, dim = view.count, view.descriptor_dim
-        return Keypoints(
-            keypoints=view_of(view.xy, ctypes.c_float, (n, 2), self),
-            scores=view_of(view.scores, ctypes.c_float, (n,), self),
-            descriptors=view_of(view.descriptors, ctypes.c_float, (n, dim), self) if dim else None,
-            original_size=(view.original_width, view.original_height),
-            image_size=(view.input_width, view.input_height),
-            scale=(view.scale_x, view.scale_y),
-            timing_ms={
+        return {
+            "keypoints": view_of(view.xy, ctypes.c_float, (n, 2), self),
+            "scores": view_of(view.scores, ctypes.c_float, (n,), self),
+            "descriptors": view_of(view.descriptors, ctypes.c_float, (n, dim), self) if dim else None,
+            "original_size": (view.original_width, view.original_height),
+            "image_size": (view.input_width, view.input_height),
+            "scale": (view.scale_x, view.scale_y),
+            "timing_ms": {
                 "preprocess": view.decode_ms + view.preprocess_ms,
                 "device_forward": view.forward_ms,
                 "postprocess": view.postprocess_ms,
                 "total": view.total_ms,
             },
-            _image=image,
-        )
+        }
 
 
 class SuperPoint(Pretrained):
@@ -184,7 +195,7 @@ class SuperPoint(Pretrained):
     @classmethod
     def from_pretrained(
         cls,
-        repo_or_path: Union[str, "os.PathLike[str]", None] = None,
+        repo_or_path: Union[str, os.PathLike[str], None] = None,
         *,
         device_id: int = 0,
         device: Optional[str] = None,
@@ -192,7 +203,7 @@ class SuperPoint(Pretrained):
         revision: Optional[str] = None,
         gate: bool = True,
         progress: Optional[Progress] = None,
-    ) -> "SuperPoint":
+    ) -> SuperPoint:
         """Loads weights: a folder, a .safetensors or a PyTorch file, by path; or by the name of a
         repository (None: magic-leap-community/superpoint), out of the Hugging Face cache, where
         they are fetched to if they are missing.
@@ -249,15 +260,19 @@ class SuperPoint(Pretrained):
         options.nms_radius = whole("nms_radius", nms_radius)
         options.border = whole("border", border)
         options.descriptors = return_descriptors
-        options.nms = choice("nms", nms, {"single": 0, "iterative": 1})
-        options.gray = choice("gray", gray, {"first": 0, "luma": 1})
-        options.coordinates = choice("coordinates", coordinates, {"ratio": 0, "centres": 1})
+        options.nms = choice("nms", nms, NMS)
+        options.gray = choice("gray", gray, GRAY)
+        options.coordinates = choice("coordinates", coordinates, COORDINATES)
         options.exif = choice("exif", exif, EXIF)
         options.max_pixels = whole("max_pixels", max_pixels, 1, 2**63 - 1)
         result = _Result()
-        with self._network.session() as session:
+        session = self._network.borrow()
+        try:
             run("superpoint", session, source, options, result.handle)
-        return result.take(image)
+        finally:
+            self._network.give_back(session)
+        points: Keypoints = Keypoints._deferred(result.read, image)
+        return points
 
     def batch(
         self,
@@ -302,11 +317,14 @@ class SuperPoint(Pretrained):
         pairs = np.empty(min(len(rows[0]), len(rows[1])),
                          [("a", np.uint32), ("b", np.uint32), ("similarity", np.float32)])  # fmt: skip
         n = ctypes.c_size_t()
-        with self._network.session():  # keeps the engine
+        session = self._network.borrow()  # keeps the engine
+        try:
             c.call("tap_match", self._network.engine, rows[0].ctypes.data_as(c.floats),
                    len(rows[0]), rows[1].ctypes.data_as(c.floats), len(rows[1]), rows[0].shape[1],
                    ctypes.byref(match_options), pairs.ctypes.data_as(ctypes.POINTER(c.MatchPair)),
                    ctypes.byref(n))  # fmt: skip
+        finally:
+            self._network.give_back(session)
         pairs = pairs[: n.value]
         indices = np.stack([pairs["a"], pairs["b"]], 1).astype(np.int64)
         return Matches(points_a, points_b, indices, pairs["similarity"].copy())
@@ -329,7 +347,8 @@ def bar(items: Sequence[Any], width: int = 30) -> Iterable[Any]:
     for done, item in enumerate(items):
         if shown:
             filled = width * done // len(items)
-            print(f"\r[{'#' * filled:<{width}}] {done} of {len(items)}", end="", file=sys.stderr, flush=True)
+            line = f"\r[{'#' * filled:<{width}}] {done} of {len(items)}"
+            print(line, end="", file=sys.stderr, flush=True)
         yield item
     if shown and items:
         print(f"\r[{'#' * width}] {len(items)} of {len(items)}", file=sys.stderr)

@@ -70,7 +70,8 @@ def test_the_same_keypoints(client, model, pixels, tmp_path):
 
 def test_the_same_matches(client, model, pixels):
     options = {"size": (160, 120), "min_similarity": 0.5}
-    ours, theirs = model.match(pixels, pixels[::-1], **options), client.match(pixels, pixels[::-1], **options)
+    ours = model.match(pixels, pixels[::-1], **options)
+    theirs = client.match(pixels, pixels[::-1], **options)
     assert np.array_equal(ours.indices, theirs.indices)
     np.testing.assert_allclose(theirs.similarity, ours.similarity, atol=1e-6)
     assert np.array_equal(ours.draw().array, theirs.draw().array)
@@ -85,10 +86,11 @@ def test_the_same_hands(client, hamer, pixels):
     assert theirs.focal_length == ours.focal_length and theirs.bbox_source == "given"
     assert theirs._square == ours._square
     assert np.array_equal(theirs.draw().array, ours.draw().array)
-    left = client.hamer(pixels, [BOX, BOX], is_right=[False, True], policy="demo", camera=(500, 600, 80, 60))
-    mine = hamer(pixels, [BOX, BOX], is_right=[False, True], policy="demo", camera=(500, 600, 80, 60))
-    assert isinstance(left, tapetum.Hands) and [hand.is_right for hand in left] == [False, True]
-    assert all(a._square == b._square and np.array_equal(a.vertices, b.vertices) for a, b in zip(left, mine))
+    options = {"is_right": [False, True], "policy": "demo", "camera": (500, 600, 80, 60)}
+    ours, theirs = hamer(pixels, [BOX, BOX], **options), client.hamer(pixels, [BOX, BOX], **options)
+    assert isinstance(theirs, tapetum.Hands) and [hand.is_right for hand in theirs] == [False, True]
+    for a, b in zip(ours, theirs):
+        assert a._square == b._square and np.array_equal(a.vertices, b.vertices)
     assert client.hamer(pixels).bbox_source == "center" and client.hamer(pixels, []) == []
     assert client.hamer(pixels, BOX, return_vertices=False).vertices is None
 
@@ -166,7 +168,7 @@ def strange():
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Strange)
     server.answers, server.paths = [], []
     server.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield server
     server.shutdown()

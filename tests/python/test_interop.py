@@ -124,8 +124,9 @@ def lightglue():
 def test_lightglue(found, lightglue, model):
     import torch
 
+    a, b = interop.to_lightglue(found.a), interop.to_lightglue(found.b)
     with torch.no_grad():
-        answer = lightglue({"image0": interop.to_lightglue(found.a), "image1": interop.to_lightglue(found.b)})
+        answer = lightglue({"image0": a, "image1": b})
     rows = answer["matches"][0].numpy()
     inliers = error(found.a.keypoints[rows[:, 0]], found.b.keypoints[rows[:, 1]]) < 3
     assert inliers.sum() > 150 and inliers.mean() > 0.8

@@ -287,6 +287,7 @@ def _in_a_child(model, pixels, sender):
     sender.send_bytes(model(pixels, **SMALL).descriptors.tobytes())
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_uses_the_model(model, pixels):
     wanted = model(pixels, **SMALL).descriptors.tobytes()
     context = multiprocessing.get_context("fork")
