@@ -11,3 +11,4 @@ bench/install_peers.sh build/bench-venv
 build/bench-venv/bin/python bench/bench_network.py build/bench/bench/bench_network --threads "$threads"
 build/bench-venv/bin/python bench/bench_hamer.py build/bench/src/cli/tapetum --threads "$threads"
 /usr/bin/python3 bench/bench_server.py build/bench/src/cli/tapetum
+TAPETUM_LIBRARY=build/bench/src/libtapetum.so PYTHONPATH=python /usr/bin/python3 bench/bench_python.py

@@ -110,25 +110,13 @@ def stoppable(work: Callable[[threading.Event], None]) -> None:
         raise raised[0]
 
 
-_pools: weakref.WeakSet[Network] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for pool in list(_pools):  # another thread may have held the lock
-        pool._lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
 class Network:
     """A model of the library and its sessions: as many as calls run at once."""
 
     def __init__(self, path: Union[str, os.PathLike[str]], *, kind: str,
                  precision: Optional[str], mano: Optional[str], cache: Optional[str],
                  threads: Optional[int], gate: bool, progress: Optional[Progress]) -> None:  # fmt: skip
-        self._lock = threading.Lock()
-        self._idle: list[Any] = []
+        self._idle: list[Any] = []  # whose append and pop need no lock
         self._closed = False
         self.engine = ctypes.POINTER(c.Engine)()
         self.model = ctypes.POINTER(c.Model)()
@@ -164,7 +152,6 @@ class Network:
                 raise
 
         stoppable(load)
-        _pools.add(self)
         self.info = self._describe()
 
     def _describe(self) -> ModelInfo:
@@ -187,29 +174,23 @@ class Network:
 
     def borrow(self) -> Any:
         """A session for one call alone, to be given back."""
-        with self._lock:
-            if self._closed:
-                raise ArgumentError("the model is closed")
-            if self._idle:
-                return self._idle.pop()
-        session = ctypes.POINTER(c.Session)()
-        c.call("tap_session_create", ctypes.byref(session), self.model)
-        return session
+        if self._closed:
+            raise ArgumentError("the model is closed")
+        try:
+            return self._idle.pop()
+        except IndexError:
+            session = ctypes.POINTER(c.Session)()
+            c.call("tap_session_create", ctypes.byref(session), self.model)
+            return session
 
     def give_back(self, session: Any) -> None:
-        with self._lock:
-            if not self._closed:
-                self._idle.append(session)
-                return
-        library.tap_session_free(session)
+        self._idle.append(session)
+        if self._closed:  # while the call ran
+            _drain(self._idle)
 
     def close(self) -> None:
         """Lets the memory go once no call runs. May be called again."""
-        with self._lock:
-            self._closed = True
-            idle, self._idle[:] = self._idle[:], []
-        for session in idle:
-            library.tap_session_free(session)
+        self._closed = True
         self._release()
 
     @property
@@ -217,10 +198,14 @@ class Network:
         return self._closed
 
 
+def _drain(idle: list[Any]) -> None:
+    with contextlib.suppress(IndexError):
+        while True:
+            library.tap_session_free(idle.pop())
+
+
 def _release(engine: Any, model: Any, idle: list[Any]) -> None:
-    for session in idle:
-        library.tap_session_free(session)
-    idle.clear()
+    _drain(idle)
     library.tap_model_release(model)
     library.tap_engine_release(engine)
 
@@ -246,7 +231,8 @@ class Deferred:
     @classmethod
     def _deferred(cls, read: Callable[[], dict[str, Any]], image: Any) -> Any:
         result = object.__new__(cls)
-        result.__dict__.update(_read=read, _image=image)
+        own = result.__dict__
+        own["_read"], own["_image"] = read, image
         return result
 
     def __getattr__(self, name: str) -> Any:  # called only for what is not there

@@ -66,16 +66,16 @@ def _from_torch(tensor: Any) -> Any:
 def _check_array(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     if array.dtype is not UINT8 and array.dtype != UINT8:
         raise ArgumentError(f"image: an array must be of uint8, this one is of {array.dtype}")
-    if array.ndim == 3 and array.shape[2] == 1:
-        array = array[:, :, 0]
-    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (3, 4)):
-        raise ArgumentError(
-            f"image: an array must be (H, W), (H, W, 3) or (H, W, 4), this one is {array.shape}"
-        )
-    dense = array.ndim == 2 or array.strides[2] == 1
-    if not dense or array.strides[1] != (1 if array.ndim == 2 else array.shape[2]):
-        array = np.ascontiguousarray(array)
-    return array
+    shape, strides = array.shape, array.strides
+    if len(shape) == 3 and shape[2] in (3, 4) and strides[1:] == (shape[2], 1):
+        return array
+    if len(shape) == 2 and strides[1] == 1:
+        return array
+    if len(shape) == 3 and shape[2] == 1:
+        return _check_array(array[:, :, 0])
+    if len(shape) == 2 or (len(shape) == 3 and shape[2] in (3, 4)):
+        return np.ascontiguousarray(array)
+    raise ArgumentError(f"image: an array must be (H, W), (H, W, 3) or (H, W, 4), this one is {shape}")
 
 
 def read(image: PictureLike, bgr: bool = False) -> Source:

@@ -332,6 +332,8 @@ class SuperPoint(Pretrained):
 
 def whole(name: str, value: Any, least: int = 0, most: int = 2**32 - 1) -> int:
     """A whole number in a range; ctypes would wrap it round."""
+    if type(value) is int and least <= value <= most:
+        return value
     try:
         number = value.__index__()
     except AttributeError:
