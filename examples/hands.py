@@ -23,7 +23,10 @@ def read_boxes(path):
     with open(path, newline="") as file:
         for row in csv.DictReader(file):
             box = [float(row[corner]) for corner in ("x1", "y1", "x2", "y2")]
-            boxes[row["file"]].append((box, row["side"].strip() == "right"))
+            side = row["side"].strip().lower()
+            if side not in ("left", "right"):
+                sys.exit(f"{path}: {row['file']}: the side is left or right, not {side!r}")
+            boxes[row["file"]].append((box, side == "right"))
     return boxes
 
 
@@ -48,7 +51,8 @@ def main():
     parser.add_argument("--weights", help="a path or a repository; default: changh95/hamer-weights")
     parser.add_argument("--mano", help="your MANO_RIGHT.pkl; default: where docs/hamer.md says")
     options = parser.parse_args()
-    photos = sorted(path for path in options.photos.iterdir() if path.suffix.lower() in SUFFIXES)
+    photos = sorted(path for path in options.photos.iterdir()
+                    if path.suffix.lower() in SUFFIXES and ".hands." not in path.name)
     if not photos:
         sys.exit(f"{options.photos}: no .jpg, .png or .webp in it")
     boxes = read_boxes(options.boxes) if options.boxes else None
@@ -66,9 +70,9 @@ def main():
             for i, hand in enumerate(hands):
                 table.writerow(row(path.name, i, hand))
             if hands:
-                hands.draw().save(options.out / f"{path.stem}.jpg")
+                hands.draw().save(options.out / f"{path.name}.hands.jpg")
                 if model.info.mano_available:
-                    hands.save_mesh(options.out / f"{path.stem}.glb")
+                    hands.save_mesh(options.out / f"{path.name}.hands.glb")
             print(f"{path.name}: {len(hands)}")
 
 

@@ -47,6 +47,7 @@ def main():
     parser.add_argument("--weights", help="a path or a repository; default: Magic Leap's, out of the cache")
     options = parser.parse_args()
     photos = [tapetum.Picture.open(path).array for path in (options.left, options.right)]
+    photos = [np.dstack([photo] * 3) if photo.ndim == 2 else photo for photo in photos]  # grey
     with tapetum.SuperPoint.from_pretrained(options.weights) as model:
         panorama = stitch(model, *photos)
     tapetum.Picture.open(panorama).save(options.panorama)

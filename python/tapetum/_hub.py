@@ -15,14 +15,16 @@ import logging
 import os
 import pathlib
 import re
+import secrets
 import shutil
+import socket
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from typing import IO, Any, Callable, NamedTuple, Optional, Union
 
-from .errors import FileError, FormatError, NotFoundError
+from .errors import FileError, FormatError, NotFoundError, TapetumError
 
 log = logging.getLogger("tapetum")
 Progress = Callable[[str, float], None]
@@ -79,8 +81,8 @@ def snapshot(repo: str, revision: str, names: tuple[str, ...],
                 f"{repo}: there is no such path, {', '.join(names)} is not in the cache at {folder}, "
                 "and HF_HUB_OFFLINE forbids to fetch it; give a path to the weights"
             )
-        for name in names:
-            found = _fetch(folder, repo, revision, name, progress)
+        for name in names:  # the later ones of the first one's commit, whatever the branch does
+            found = _fetch(folder, repo, revision if found is None else found.name, name, progress)
     assert found is not None
     return found
 
@@ -93,6 +95,14 @@ def _find(folder: pathlib.Path, revision: str, names: tuple[str, ...]) -> Option
 
 
 # ---- the hub ----------------------------------------------------------------------------------
+
+
+class _Told(Exception):
+    """What a progress callback raised: no failure of the network."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
@@ -116,7 +126,11 @@ def _request(url: str, method: str, token: Optional[str], start: int = 0) -> htt
     if start:
         headers["Range"] = f"bytes={start}-"
     request = urllib.request.Request(url, headers=headers, method=method)
-    opener = urllib.request.build_opener(_Stay)
+    opener = urllib.request.OpenerDirector()  # http and https only: no files, no ftp
+    for handler in (urllib.request.ProxyHandler(), urllib.request.HTTPHandler(),
+                    urllib.request.HTTPSHandler(), urllib.request.HTTPDefaultErrorHandler(),
+                    urllib.request.HTTPErrorProcessor(), _Stay()):  # fmt: skip
+        opener.add_handler(handler)
     response: http.client.HTTPResponse = opener.open(request, timeout=TIMEOUT)
     return response
 
@@ -144,14 +158,19 @@ def _ask(repo: str, revision: str, name: str) -> _Remote:
             if not 300 <= code < 400:
                 raise NotFoundError(f"{repo}: {name}: {_advice(code, repo)}") from None
             target = urllib.parse.urljoin(url, headers.get("Location") or "")
+        scheme = urllib.parse.urlsplit(target).scheme
+        if scheme not in ("https", urllib.parse.urlsplit(endpoint).scheme):
+            raise FormatError(f"{repo}: {name}: the hub sends one to {scheme or 'nowhere'}, not to https")
         same = urllib.parse.urlsplit(target)[:2] == urllib.parse.urlsplit(url)[:2]
         etag = (headers.get("X-Linked-Etag") or headers.get("ETag") or "").removeprefix("W/").strip('"')
         size = headers.get("X-Linked-Size") or (headers.get("Content-Length") if code == 200 else None)
         commit = headers.get("X-Repo-Commit") or ""
         if commit and etag and (code == 200 or not same):
-            if not COMMIT.fullmatch(commit) or not re.fullmatch(r"[0-9a-zA-Z.-]{1,128}", etag):
+            if not COMMIT.fullmatch(commit) or not re.fullmatch(r"[0-9a-zA-Z][0-9a-zA-Z.-]{0,127}", etag):
                 raise FormatError(f"{repo}: {name}: the hub's commit or hash is malformed")
-            if size is None or not size.isdigit():
+            if COMMIT.fullmatch(revision) and commit != revision:
+                raise FormatError(f"{repo}: {name}: the hub answers for another commit, {commit}")
+            if size is None or not re.fullmatch(r"[0-9]{1,18}", size, re.ASCII):
                 raise FormatError(f"{repo}: {name}: the hub does not say how large it is")
             return _Remote(commit, etag, int(size), target, same)
         if code == 200 or not same:
@@ -165,7 +184,11 @@ def _lock(path: pathlib.Path) -> Iterator[None]:
     """Only one process fetches a blob; huggingface_hub locks the same file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            log.warning("waiting for another process that fetches the same file (%s)", path)
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
@@ -181,23 +204,29 @@ def _fetch(folder: pathlib.Path, repo: str, revision: str, name: str,
                 log.warning("fetching %s of %s (%.0f MB) to %s", name, repo, remote.size / 1e6, blob)
                 _download(remote, blob, f"fetching {name}", progress)
         link.parent.mkdir(parents=True, exist_ok=True)
-        beside = link.with_name(f".{link.name}.{os.getpid()}")
+        beside = link.with_name(f".{link.name}.{secrets.token_hex(4)}")
         beside.symlink_to(os.path.relpath(blob, link.parent))
         os.replace(beside, link)
         if revision != remote.commit:
             _write(folder / "refs" / revision, remote.commit)
         return folder / "snapshots" / remote.commit
-    except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
+    except _Told as told:
+        raise told.error from None
+    except TapetumError:
+        raise
+    except (urllib.error.URLError, http.client.HTTPException, socket.timeout, ConnectionError) as error:
         reason = getattr(error, "reason", None) or error
         raise NotFoundError(
             f"{repo}: {name} is not in the cache at {folder}, and the hub can't be reached "
             f"({reason}); give a path to the weights"
         ) from None
+    except OSError as error:
+        raise FileError(f"{repo}: {name}: {error}; is {folder.parent} a folder to write to?") from None
 
 
 def _write(path: pathlib.Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     beside.write_text(text)
     os.replace(beside, path)
 
@@ -217,7 +246,7 @@ def _download(remote: _Remote, blob: pathlib.Path, what: str, progress: Optional
                 "or set HF_HUB_CACHE to a larger disk"
             )
         try:
-            if begun < remote.size:
+            if begun < remote.size or not part.exists():
                 _append(remote, part, begun, what, progress)
         except (OSError, http.client.HTTPException):
             if attempt + 1 == TRIES:
@@ -245,7 +274,10 @@ def _append(remote: _Remote, part: pathlib.Path, begun: int, what: str,
                 file.write(piece)
                 done += len(piece)
                 if progress is not None:
-                    progress(what, min(1.0, done / max(1, remote.size)))
+                    try:
+                        progress(what, min(1.0, done / max(1, remote.size)))
+                    except Exception as error:  # noqa: BLE001 -- raised again by _fetch
+                        raise _Told(error) from None
             file.flush()
             os.fsync(file.fileno())
 

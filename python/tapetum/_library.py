@@ -362,3 +362,16 @@ def address(array: Any) -> int:
         return ctypes.addressof(c_char.from_buffer(array))
     where: int = array.__array_interface__["data"][0]
     return where
+
+
+class Owner:
+    """Frees a handle when nothing looks at it any more. Not at the interpreter's exit (as
+    weakref.finalize would), when other exit handlers and threads may still use it."""
+
+    __slots__ = ("free", "handle")
+
+    def __init__(self, handle: Any, free: Any) -> None:
+        self.handle, self.free = handle, free
+
+    def __del__(self) -> None:
+        self.free(self.handle)

@@ -9,12 +9,11 @@ import logging
 import math
 import os
 import threading
-import weakref
 from typing import Any, Callable, Optional, Union
 
 from . import _library as c
 from .errors import ArgumentError, CancelledError
-from .pictures import Source
+from .pictures import Source, encode_path
 
 library = c.library
 log = logging.getLogger("tapetum")
@@ -67,7 +66,7 @@ def say_once(licence: str) -> None:
 def encode(name: str, value: Optional[str]) -> Optional[bytes]:
     if value is not None and not isinstance(value, str):
         raise ArgumentError(f"{name}: must be a str or None, not a {type(value).__name__}")
-    return None if value is None else os.fsencode(value)
+    return None if value is None else encode_path(name, value)
 
 
 def check_device(device: Optional[str], device_id: int) -> None:
@@ -81,7 +80,8 @@ def stoppable(work: Callable[[threading.Event], None]) -> None:
     """Runs work, which hands the event to a callback of C, so that Ctrl-C ends it.
 
     A signal's exception that struck inside a ctypes callback would be printed and lost. So the main
-    thread, where signals are heard, only waits, and the call runs in a thread of its own.
+    thread, where signals are heard, only waits, and the call runs in a thread of its own. It owns
+    what C writes to: signals that come thick and fast can drive the main thread out of here early.
     """
     stop, done = threading.Event(), threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -98,16 +98,21 @@ def stoppable(work: Callable[[threading.Event], None]) -> None:
             done.set()
 
     thread = threading.Thread(target=target, name="tapetum")
+    interrupted: list[BaseException] = []
     try:
         thread.start()
         done.wait()
-    finally:  # a second Ctrl-C waits no less: C still writes to what the caller owns
+    except BaseException as error:  # noqa: BLE001 -- raised again below
+        interrupted.append(error)
         stop.set()
-        while thread.is_alive():
-            with contextlib.suppress(KeyboardInterrupt):
-                thread.join()
-    if raised:
-        raise raised[0]
+    while thread.is_alive():
+        try:
+            thread.join()
+        except BaseException as error:  # noqa: BLE001 -- raised again below
+            interrupted.append(error)
+            stop.set()
+    for what in interrupted[:1] + raised:
+        raise what
 
 
 class Network:
@@ -118,19 +123,19 @@ class Network:
                  threads: Optional[int], gate: bool, progress: Optional[Progress]) -> None:  # fmt: skip
         self._idle: list[Any] = []  # whose append and pop need no lock
         self._closed = False
-        self.engine = ctypes.POINTER(c.Engine)()
-        self.model = ctypes.POINTER(c.Model)()
+        engine, model = ctypes.POINTER(c.Engine)(), ctypes.POINTER(c.Model)()
         engine_options = c.sized(c.EngineOptions, "tap_engine_options_init")
         if threads is not None:
             if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 256:
                 raise ArgumentError(f"threads: must be 1 to 256 or None, not {threads!r}")
             engine_options.n_threads = threads
-        c.call("tap_engine_open", ctypes.byref(self.engine), ctypes.byref(engine_options))
-        self._release = weakref.finalize(self, _release, self.engine, self.model, self._idle)
+        c.call("tap_engine_open", ctypes.byref(engine), ctypes.byref(engine_options))
+        self._engine: Optional[c.Owner] = c.Owner(engine, library.tap_engine_release)
         options = c.sized(c.ModelOptions, "tap_model_options_init")
         options.kind, options.skip_gate = kind.encode(), not gate
         options.precision = encode("precision", precision)
         options.mano, options.cache = encode("mano_path", mano), encode("cache", cache)
+        weights = encode_path("repo_or_path", path)
         failed: list[BaseException] = []
 
         def load(stop: threading.Event) -> None:
@@ -144,20 +149,21 @@ class Network:
 
             options.progress = c.ProgressCallback(tell)
             try:
-                c.call("tap_model_load", ctypes.byref(self.model), self.engine, os.fsencode(path),
-                       ctypes.byref(options))  # fmt: skip
+                loaded = ctypes.byref(model)
+                c.call("tap_model_load", loaded, engine, weights, ctypes.byref(options))
             except CancelledError:
                 if failed:
                     raise failed[0] from None
                 raise
+            self._model: Optional[c.Owner] = c.Owner(model, library.tap_model_release)
 
         stoppable(load)
-        self.info = self._describe()
+        self.info = self._describe(model, engine)
 
-    def _describe(self) -> ModelInfo:
+    def _describe(self, model_handle: Any, engine_handle: Any) -> ModelInfo:
         model, engine = c.sized(c.ModelInfo), c.sized(c.EngineInfo)
-        library.tap_model_describe(self.model, ctypes.byref(model))
-        library.tap_engine_describe(self.engine, ctypes.byref(engine))
+        library.tap_model_describe(model_handle, ctypes.byref(model))
+        library.tap_engine_describe(engine_handle, ctypes.byref(engine))
         correlation = None if math.isnan(model.gate_correlation) else model.gate_correlation
         say_once("weights: " + text(model.licence))
         if model.mano_available:
@@ -173,41 +179,47 @@ class Network:
         )  # fmt: skip
 
     def borrow(self) -> Any:
-        """A session for one call alone, to be given back."""
+        """A session for one call alone, to be given back. In C it keeps its model and engine."""
         if self._closed:
             raise ArgumentError("the model is closed")
         try:
             return self._idle.pop()
         except IndexError:
-            session = ctypes.POINTER(c.Session)()
-            c.call("tap_session_create", ctypes.byref(session), self.model)
-            return session
+            model = self._model  # kept by this name, whatever another thread closes
+        if model is None:
+            raise ArgumentError("the model is closed")
+        session = ctypes.POINTER(c.Session)()
+        c.call("tap_session_create", ctypes.byref(session), model.handle)
+        return session
 
     def give_back(self, session: Any) -> None:
         self._idle.append(session)
         if self._closed:  # while the call ran
-            _drain(self._idle)
+            self._drain()
+
+    def engine(self) -> c.Owner:
+        engine = self._engine
+        if engine is None:
+            raise ArgumentError("the model is closed")
+        return engine
 
     def close(self) -> None:
         """Lets the memory go once no call runs. May be called again."""
         self._closed = True
-        self._release()
+        self._model = self._engine = None
+        self._drain()
 
     @property
     def closed(self) -> bool:
         return self._closed
 
+    def _drain(self) -> None:
+        with contextlib.suppress(IndexError):
+            while True:
+                library.tap_session_free(self._idle.pop())
 
-def _drain(idle: list[Any]) -> None:
-    with contextlib.suppress(IndexError):
-        while True:
-            library.tap_session_free(idle.pop())
-
-
-def _release(engine: Any, model: Any, idle: list[Any]) -> None:
-    _drain(idle)
-    library.tap_model_release(model)
-    library.tap_engine_release(engine)
+    def __del__(self) -> None:
+        self._drain()
 
 
 def run(name: str, session: Any, source: Source, options: Any, result: Any) -> None:
@@ -283,4 +295,4 @@ class Pretrained:
 def write_synthetic_weights(kind: str, path: Union[str, os.PathLike[str]]) -> None:
     """Weights from a formula, to try and to time a model without its licensed ones: "superpoint",
     "hamer" (2.5 GB) or "hamer-tiny" (1 MB). What they find means nothing."""
-    c.call("tap_synth_write", encode("kind", kind), os.fsencode(path))
+    c.call("tap_synth_write", encode("kind", kind), encode_path("path", path))

@@ -8,24 +8,39 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import dataclasses
 import http.client
 import json
-import os
+import re
 import socket
 import ssl
+import threading
 import time
 import urllib.parse
+from collections.abc import Iterator
 from typing import Any, Optional
 
 import numpy as np
 
-from .errors import ArgumentError, FormatError, ServerError, TimedOutError, UnreachableError
+from .errors import (
+    ArgumentError,
+    FormatError,
+    ServerError,
+    TapetumError,
+    TimedOutError,
+    UnreachableError,
+)
 from .hamer import Hand, Hands
-from .pictures import Picture, PictureLike, read
+from .pictures import Picture, PictureLike, Shown, number, read, read_file
 from .superpoint import Keypoints, Matches
 
 MOST_BYTES = 1 << 28  # of an answer
 PIECE = 1 << 20
+MOST_SECONDS = 86400
+MOST_RETRIES = 1000
+POINTS = {"max_keypoints", "keypoint_threshold", "nms_radius", "return_descriptors", "size", "nms", "gray",
+          "coordinates", "exif"}  # fmt: skip
 
 
 class Client:
@@ -47,8 +62,10 @@ class Client:
             self._port = parts.port
         except ValueError:
             raise ArgumentError(f"url: the port of {url!r} is none") from None
-        if not timeout > 0:
-            raise ArgumentError(f"timeout: must be seconds above 0, not {timeout!r}")
+        if not 0 < timeout <= MOST_SECONDS:
+            raise ArgumentError(f"timeout: must be seconds above 0, a day at most, not {timeout!r}")
+        if not 0 <= retries <= MOST_RETRIES:
+            raise ArgumentError(f"retries: must be 0 to {MOST_RETRIES}, not {retries!r}")
         self._host, self._secure = parts.hostname, parts.scheme == "https"
         self._path = parts.path.rstrip("/")
         self.url, self.timeout, self.retries, self._token = url, timeout, retries, token
@@ -58,19 +75,26 @@ class Client:
     def superpoint(self, image: PictureLike, *, bgr: bool = False, **options: Any) -> Keypoints:
         """`SuperPoint.__call__` over HTTP, with its options by the same names; size may be a pair.
         Descriptors have travelled as 16-bit floats."""
-        answer = self._predict("superpoint", {"image": _encode(image, bgr), **_options(options)})
+        answer = self._predict("superpoint", {"image": _encode(image, bgr), **_options(options, POINTS)})
         _expect(answer, "keypoints", "SuperPoint")
-        return Keypoints.from_dict(answer, image)
+        points: Keypoints = _shown(Keypoints.from_dict(answer), image, bgr, options.get("exif", "ignore"))
+        return points
 
     def match(self, image_a: PictureLike, image_b: PictureLike, *, bgr: bool = False,
               **options: Any) -> Matches:  # fmt: skip
         """`SuperPoint.match` over HTTP; the results have no descriptors."""
         body = {"image_a": _encode(image_a, bgr), "image_b": _encode(image_b, bgr)}
-        answer = self._post("superpoint", "match", {**body, **_options(options)})
+        allowed = POINTS - {"return_descriptors"} | {"min_similarity", "ratio"}
+        answer = self._post("superpoint", "match", {**body, **_options(options, allowed)})
         _expect(answer, "matches", "SuperPoint")
-        a, b = (Keypoints.from_dict(answer[x], i) for x, i in (("a", image_a), ("b", image_b)))
-        indices = np.array(answer["matches"], np.int64).reshape(-1, 2)
-        return Matches(a, b, indices, np.array(answer["similarity"], np.float32))
+        with _understanding(answer):
+            a, b = (_shown(Keypoints.from_dict(answer[x]), image, bgr, options.get("exif", "ignore"))
+                    for x, image in (("a", image_a), ("b", image_b)))  # fmt: skip
+            indices = np.array(answer["matches"], np.int64).reshape(-1, 2)
+            similarity = np.array(answer["similarity"], np.float32).reshape(len(indices))
+            if len(indices) and (indices.min() < 0 or (indices.max(0) >= (len(a), len(b))).any()):
+                raise ValueError("a match of a keypoint that there is not")
+            return Matches(a, b, indices, similarity)
 
     def hamer(
         self,
@@ -88,18 +112,29 @@ class Client:
         """`HamerModel.__call__` over HTTP: a `Hand`, or with a list of boxes `Hands`."""
         body: dict[str, Any] = {
             "image": _encode(image, bgr), "is_right": np.asarray(is_right).tolist(),
-            "rescale_factor": rescale_factor, "return_vertices": return_vertices,
-            "return_faces": return_vertices, "rotations": "image", "crop": policy, "exif": exif,
+            "rescale_factor": number("rescale_factor", rescale_factor),
+            "return_vertices": bool(return_vertices), "return_faces": bool(return_vertices),
+            "rotations": "image", "crop": policy, "exif": exif,
         }  # fmt: skip
         if bbox is not None:
-            body["bbox"] = np.asarray(bbox, np.float64).tolist()
+            try:
+                body["bbox"] = np.asarray(bbox, np.float64).tolist()
+            except (TypeError, ValueError):
+                raise ArgumentError(
+                    f"bbox: must be (x1, y1, x2, y2) or a list of such, not {bbox!r}"
+                ) from None
         if camera is not None:
-            body.update(zip(("fx", "fy", "cx", "cy"), camera))
+            try:
+                fx, fy, cx, cy = map(float, camera)
+            except (TypeError, ValueError):
+                raise ArgumentError(f"camera: must be (fx, fy, cx, cy), not {camera!r}") from None
+            body.update(fx=fx, fy=fy, cx=cx, cy=cy)
         answer = self._predict("hamer", body)
         _expect(answer, "rotmats" if "hands" not in answer else "hands", "HaMeR")
-        if "hands" in answer:
-            return Hands(Hand.from_dict(hand, image) for hand in answer["hands"])
-        return Hand.from_dict(answer, image)
+        with _understanding(answer):
+            if "hands" not in answer:
+                return _shown(Hand.from_dict(answer), image, bgr, exif)
+            return Hands(_shown(Hand.from_dict(hand), image, bgr, exif) for hand in answer["hands"])
 
     # ---- the server itself ----------------------------------------------------------------------
 
@@ -113,43 +148,43 @@ class Client:
 
     def models(self) -> list[dict[str, Any]]:
         """GET /v1/models: what is served."""
-        models: list[dict[str, Any]] = self._get("/v1/models")["data"]
-        return models
+        answer = self._get("/v1/models")
+        with _understanding(answer):
+            return [dict(model) for model in answer["data"]]
 
     # ---- HTTP -----------------------------------------------------------------------------------
 
     def _get(self, path: str) -> dict[str, Any]:
-        return self._call("GET", path, None)
+        return self._call("GET", path, None, time.monotonic() + self.timeout)
 
     def _predict(self, model: str, body: dict[str, Any]) -> dict[str, Any]:
         return self._post(model, "predict", body)
 
     def _post(self, model: str, verb: str, body: dict[str, Any]) -> dict[str, Any]:
         """By the model's own route; the card's server has only the plain one."""
+        until = time.monotonic() + self.timeout
         try:
             data = json.dumps(body, allow_nan=False).encode()
         except (TypeError, ValueError) as error:
             raise ArgumentError(f"an option is nothing that JSON has: {error}") from None
         try:
-            return self._call("POST", f"/{model}/{verb}", data)
+            return self._call("POST", f"/{model}/{verb}", data, until)
         except ServerError as error:
             if error.code != 404:
                 raise
-        return self._call("POST", f"/{verb}", data)
+        return self._call("POST", f"/{verb}", data, until)
 
-    def _call(self, method: str, path: str, body: Optional[bytes]) -> dict[str, Any]:
-        until = time.monotonic() + self.timeout
-        for attempt in range(self.retries + 1):
-            status, after, data = self._once(method, path, body, until)
-            if status != 503 or attempt == self.retries:
-                break
-            wait = min(float(after), 60.0) if after.isdigit() else 1.0
-            if time.monotonic() + wait >= until:
+    def _call(self, method: str, path: str, body: Optional[bytes], until: float) -> dict[str, Any]:
+        status, after, data = self._once(method, path, body, until)
+        for _ in range(self.retries):
+            wait = min(float(after), 60.0) if re.fullmatch(r"[0-9]{1,9}", after, re.ASCII) else 1.0
+            if status != 503 or time.monotonic() + wait >= until:
                 break
             time.sleep(wait)
+            status, after, data = self._once(method, path, body, until)
         try:
             answer = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             answer = None
         if status != 200:
             detail = answer.get("detail") if isinstance(answer, dict) else None
@@ -159,13 +194,20 @@ class Client:
         return answer
 
     def _once(self, method: str, path: str, body: Optional[bytes], until: float) -> tuple[int, str, bytes]:
+        """One request. A socket's time-out bounds each of its reads; that all of them together end in
+        time, a clock sees to that hangs up."""
         connection = self._connection(until)
         headers = {"Accept": "application/json", "Connection": "close"}
         if body is not None:
             headers["Content-Type"] = "application/json"
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
+        clock: Optional[threading.Timer] = None
         try:
+            connection.connect()
+            clock = threading.Timer(max(0, until - time.monotonic()), _hang_up, [connection.sock])
+            clock.daemon = True
+            clock.start()
             connection.request(method, self._path + path, body, headers)
             response = connection.getresponse()
             data = bytearray()
@@ -173,19 +215,22 @@ class Client:
                 data += piece
                 if len(data) > MOST_BYTES:
                     raise FormatError(f"{self.url}{path}: the answer is over {MOST_BYTES >> 20} MiB")
-                left = until - time.monotonic()
-                if left <= 0:
-                    raise TimeoutError
-                if connection.sock is not None:
-                    connection.sock.settimeout(left)
+            if time.monotonic() >= until:  # what ended may have been hung up on
+                raise TimeoutError
+            if response.length:  # of what was announced, so much did not come
+                raise http.client.IncompleteRead(bytes(data[:0]), response.length)
             return response.status, response.headers.get("Retry-After") or "", bytes(data)
-        except (TimeoutError, socket.timeout):  # two things in Python 3.9
-            raise TimedOutError(f"{self.url}{path}: no whole answer in {self.timeout:g} s; give a longer "
-                                "timeout, or look at the server's log") from None  # fmt: skip
         except (OSError, http.client.HTTPException) as error:
+            if time.monotonic() >= until or isinstance(error, socket.timeout):
+                raise TimedOutError(
+                    f"{self.url}{path}: no whole answer in {self.timeout:g} s; give a longer timeout, or "
+                    "look at the server's log"
+                ) from None
             raise UnreachableError(f"{self.url}{path}: {error or type(error).__name__}; is the server "
                                    "running? `tapetum serve` starts one") from None  # fmt: skip
         finally:
+            if clock is not None:
+                clock.cancel()
             connection.close()
 
     def _connection(self, until: float) -> http.client.HTTPConnection:
@@ -199,21 +244,45 @@ class Client:
         return f"<tapetum.Client {self.url!r}>"
 
 
+def _hang_up(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+@contextlib.contextmanager
+def _understanding(answer: dict[str, Any]) -> Iterator[None]:
+    try:
+        yield
+    except TapetumError:
+        raise
+    except Exception as error:  # noqa: BLE001 -- whatever a stranger's answer may provoke
+        keys = ", ".join(list(answer)[:5])
+        raise FormatError(f"no answer ({keys}): {type(error).__name__}: {error}") from None
+
+
+def _shown(result: Any, image: PictureLike, bgr: bool, exif: str) -> Any:
+    return dataclasses.replace(result, _image=Shown(image, bgr, exif))
+
+
 def _encode(image: PictureLike, bgr: bool) -> str:
     """Files and bytes as they are, arrays as PNG."""
     source = read(image, bgr)
     if source.path is not None:
-        with open(os.fsdecode(source.path), "rb") as file:
-            return base64.b64encode(file.read()).decode()
+        return base64.b64encode(read_file(source.path).tobytes()).decode()
     if source.encoded is not None:
         return base64.b64encode(source.encoded.tobytes()).decode()
     return base64.b64encode(Picture.open(image, bgr=bgr).encode()).decode()
 
 
-def _options(options: dict[str, Any]) -> dict[str, Any]:
+def _options(options: dict[str, Any], known: set[str]) -> dict[str, Any]:
+    for name in options:
+        if name not in known:
+            raise ArgumentError(f"{name}: no option of this call; there are {', '.join(sorted(known))}")
+    options = {name: value.item() if isinstance(value, np.generic) else value
+               for name, value in options.items()}  # fmt: skip
     size = options.get("size")
     if isinstance(size, (tuple, list)) and len(size) == 2:
-        options = {**options, "size": "{}x{}".format(*size)}
+        options["size"] = "{}x{}".format(*size)
     return options
 
 

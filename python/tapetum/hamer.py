@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 import numpy as np
@@ -16,7 +16,19 @@ from . import _library as c
 from ._hub import resolve
 from ._model import Deferred, Network, Pretrained, Progress, check_device, run, stoppable
 from .errors import ArgumentError, FormatError, LimitError, UnsupportedError
-from .pictures import EXIF, Picture, PictureLike, choice, read, view_of
+from .pictures import (
+    EXIF,
+    Picture,
+    PictureLike,
+    Shown,
+    choice,
+    encode_path,
+    floats,
+    number,
+    read,
+    view_of,
+    whole,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -27,6 +39,8 @@ library = c.library
 
 REPOSITORY = "changh95/hamer-weights"
 CHECKPOINT = "hamer.ckpt"
+SHAPES = {"rotmats": (16, 3, 3), "betas": (10,), "cam": (3,), "cam_t_full": (3,), "vertices": (778, 3),
+          "joints": (21, 3), "faces": (1538, 3)}  # fmt: skip
 DRAWINGS = {"best": 0, "mesh": 1, "skeleton": 2, "box": 3}
 
 
@@ -133,8 +147,9 @@ class Hand(Deferred):
     #: preprocess, device, mano, total: of the whole call.
     timing_ms: dict[str, float]
     _square: tuple[float, float, float] = dataclasses.field(repr=False)
-    _image: Any = dataclasses.field(default=None, repr=False)
-    _vertices: Optional[Floats] = dataclasses.field(default=None, repr=False)
+    #: vertices, though they may not have been asked for. (No default: it would hide what is deferred.)
+    _vertices: Optional[Floats] = dataclasses.field(repr=False)
+    _image: Optional[Shown] = dataclasses.field(default=None, repr=False)
 
     def __repr__(self) -> str:
         side = "right" if self.is_right else "left"
@@ -154,8 +169,9 @@ class Hand(Deferred):
     def from_dict(cls, answer: dict[str, Any], image: Optional[PictureLike] = None) -> Hand:
         """A server's answer for one hand (the card's too); image: the picture, for draw()."""
         try:
-            return cls(**_parsed(answer), _image=image)
-        except (KeyError, TypeError, ValueError) as error:
+            exif = "apply" if answer.get("exif_applied") else "ignore"
+            return cls(**_parsed(answer), _image=image if image is None else Shown(image, exif=exif))
+        except Exception as error:  # noqa: BLE001 -- whatever a stranger's answer may provoke
             raise FormatError(f"no answer for a hand: {type(error).__name__}: {error}") from None
 
     def to_dict(self) -> dict[str, Any]:
@@ -208,7 +224,7 @@ class Hand(Deferred):
         return Mesh(self._vertices + place, self.faces, self)
 
     def _repr_png_(self) -> Optional[bytes]:
-        return None if self._image is None else self.draw()._repr_png_()
+        return Hands([self])._repr_png_()
 
 
 class Hands(list[Hand]):
@@ -220,6 +236,7 @@ class Hands(list[Hand]):
         result = _Result()
         view = c.sized(c.HandsView)
         given = (c.HandView * max(1, len(self)))()
+        kept: list[Any] = []
         view.count, view.camera = len(self), c.HandCamera(1, 1, 0, 0)
         view.mano_available = all(hand.joints is not None if skeleton else hand._whole for hand in self)
         no_mesh = {"vertices": np.zeros((778, 3), np.float32), "faces": np.zeros((1538, 3), np.uint32)}
@@ -231,12 +248,22 @@ class Hands(list[Hand]):
             to.box = c.HandBox(*hand.bbox, hand.is_right)
             to.is_right = hand.is_right
             to.center_x, to.center_y, to.side = hand._square
-            for name in ("rotmats", "betas", "cam", "cam_t_full", "vertices", "joints", "faces"):
-                array = getattr(hand, "_vertices" if name == "vertices" else name)
+            for name, shape in SHAPES.items():
+                array: Any = getattr(hand, name)
+                if name == "vertices" and array is None:
+                    array = hand._vertices
                 if array is None and skeleton:
                     array = no_mesh.get(name)
-                if array is not None:
-                    setattr(to, name, c.address(array))
+                if array is None:
+                    continue
+                if name == "faces":
+                    array = np.ascontiguousarray(array, np.uint32)
+                    if array.shape != shape:
+                        raise ArgumentError(f"faces: must be of shape {shape}, this is {array.shape}")
+                else:
+                    array = floats(name, array, *shape)
+                kept.append(array)
+                setattr(to, name, c.address(array))
         c.call("tap_hands_assemble", result.handle, ctypes.byref(view), given)
         return result
 
@@ -246,14 +273,13 @@ class Hands(list[Hand]):
         code = choice("drawing", drawing, DRAWINGS)
         if drawing == "best" and self and not all(hand._whole for hand in self):
             code = DRAWINGS["skeleton" if all(hand.joints is not None for hand in self) else "box"]
-        exif = "ignore"
-        if image is None:
-            image = self[0]._image if self else None
-        if self and self[0].exif_applied:
-            exif = "apply"
-        if image is None:
+        if image is not None:
+            exif = "apply" if self and self[0].exif_applied else "ignore"
+            picture = Picture.open(image, bgr=bgr, exif=exif)
+        elif self and self[0]._image is not None:
+            picture = self[0]._image.open()
+        else:
             raise ArgumentError("image: give the picture to draw on")
-        picture = Picture.open(image, bgr=bgr, exif=exif)
         result = self._assemble(code == DRAWINGS["skeleton"])  # frees its memory when it goes
         c.call("tap_draw_hands", picture._handle, result.handle, code)
         return picture
@@ -261,16 +287,19 @@ class Hands(list[Hand]):
     def side_view(self, width: int = 512, height: int = 512) -> Picture:
         """The meshes from their side, white around."""
         result, out = self._assemble(), ctypes.POINTER(c.Picture)()
-        c.call("tap_draw_hands_side", ctypes.byref(out), result.handle, width, height)
+        c.call("tap_draw_hands_side", ctypes.byref(out), result.handle, whole("width", width, 1),
+               whole("height", height, 1))  # fmt: skip
         return Picture(out)
 
     def save_mesh(self, path: Union[str, os.PathLike[str]]) -> None:
         """All meshes in one .obj, .ply or .glb file."""
         result = self._assemble()
-        c.call("tap_hands_write_mesh", result.handle, os.fsencode(path))
+        c.call("tap_hands_write_mesh", result.handle, encode_path("path", path))
 
     def _repr_png_(self) -> Optional[bytes]:
-        return None if not self or self[0]._image is None else self.draw()._repr_png_()
+        if not self or self[0]._image is None or self[0].cam_t_full is None:
+            return None
+        return self.draw()._repr_png_()
 
 
 class _Result:
@@ -339,7 +368,12 @@ def _boxes(bbox: Any, is_right: Any) -> tuple[Optional[Any], bool]:
         raise ArgumentError(f"bbox: must be (x1, y1, x2, y2) or a list of such; its shape is {array.shape}")
     if len(array) > c.CONSTANTS["TAP_HANDS_MAX"]:
         raise LimitError(f"bbox: {len(array)} boxes: at most {c.CONSTANTS['TAP_HANDS_MAX']} in one call")
-    sides = [is_right] * len(array) if isinstance(is_right, (bool, np.bool_)) else list(is_right)
+    if isinstance(is_right, (bool, np.bool_)):
+        sides = [is_right] * len(array)
+    elif isinstance(is_right, Iterable):
+        sides = list(is_right)
+    else:
+        raise ArgumentError(f"is_right: must be True or False, or a list of them, not {is_right!r}")
     if len(sides) != len(array):
         raise ArgumentError(f"is_right: {len(sides)} of them for {len(array)} boxes")
     if not all(isinstance(side, (bool, np.bool_)) for side in sides):
@@ -395,7 +429,7 @@ class HamerModel(Pretrained):
         path = resolve(repo_or_path, REPOSITORY, "main", revision, (CHECKPOINT,), progress)
         if (path / CHECKPOINT).is_file():
             path /= CHECKPOINT
-        mano = None if mano_path is None else os.fsdecode(mano_path)
+        mano = None if mano_path is None else os.fsdecode(encode_path("mano_path", mano_path))
         return cls(Network(path, kind="hamer", precision=precision, mano=mano, cache=cache,
                            threads=threads, gate=gate, progress=progress))  # fmt: skip
 
@@ -419,6 +453,8 @@ class HamerModel(Pretrained):
         is_right  True or False, or a list with one a box.
         policy    "served" or "demo": how a box becomes a square (docs/hamer.md).
         camera    (fx, fy, cx, cy) in pixels; None: what HaMeR assumes.
+        exif      "apply" turns a file upright first, "ignore" does not. A PIL image and an array are
+                  taken as they are.
         Ctrl-C    is heard between two hands.
         Errors    ArgumentError names the parameter or the box; FormatError, LimitError,
                   NotFoundError of the picture.
@@ -429,7 +465,7 @@ class HamerModel(Pretrained):
             options.is_right = bool(is_right)
         else:
             options.boxes, options.n_boxes = boxes
-        options.rescale_factor = rescale_factor
+        options.rescale_factor = number("rescale_factor", rescale_factor)
         options.policy = choice("policy", policy, {"served": 0, "demo": 1})
         if camera is not None:
             try:
@@ -439,8 +475,8 @@ class HamerModel(Pretrained):
             if len(camera) != 4 or not any(camera):
                 raise ArgumentError(f"camera: must be (fx, fy, cx, cy), not {camera!r}")
         options.exif = choice("exif", exif, EXIF)
-        options.max_pixels = max_pixels
-        hands = self._run(image, options, bgr, return_vertices)
+        options.max_pixels = whole("max_pixels", max_pixels, 1, 2**63 - 1)
+        hands = self._run(Shown(image, bgr, exif, max_pixels), options, return_vertices)
         return hands if several else hands[0]
 
     def run_crop(self, image: PictureLike, is_right: bool = True, *, bgr: bool = False) -> Hand:
@@ -448,25 +484,28 @@ class HamerModel(Pretrained):
         no box, and no place in a frame."""
         options = c.sized(c.HamerOptions, "tap_hamer_options_init")
         options.ready, options.is_right = True, bool(is_right)
-        return self._run(image, options, bgr, True)[0]
+        return self._run(Shown(image, bgr), options, True)[0]
 
-    def _run(self, image: PictureLike, options: Any, bgr: bool, vertices: bool) -> Hands:
-        source = read(image, bgr)
+    def _run(self, shown: Shown, options: Any, vertices: bool) -> Hands:
+        source = read(shown.image, shown.bgr)
         result = _Result()
-        session = self._network.borrow()
+
+        def call() -> None:
+            session = self._network.borrow()
+            try:
+                run("hamer", session, source, options, result.handle)
+            finally:
+                self._network.give_back(session)
 
         def work(stop: threading.Event) -> None:
             options.proceed = c.ProceedCallback(lambda _user: not stop.is_set())
-            run("hamer", session, source, options, result.handle)
+            call()
 
-        try:
-            if options.n_boxes <= 1:
-                run("hamer", session, source, options, result.handle)
-            else:
-                stoppable(work)
-        finally:
-            self._network.give_back(session)
-        return result.hands(image, vertices)
+        if options.n_boxes <= 1:
+            call()
+        else:
+            stoppable(work)
+        return result.hands(shown, vertices)
 
     def forward_crops(self, crops: Any) -> dict[str, Any]:
         """Upstream's HAMER.forward: normalised crops (B, 3, 256, 256) or (B, 3, 256, 192), float32

@@ -13,13 +13,14 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping
 from typing import Any, Optional, Union
 
 import numpy as np
 
-from .errors import ArgumentError, UnsupportedError
+from .errors import ArgumentError, NotFoundError, UnsupportedError
 from .superpoint import Keypoints, Matches
 
 Path = Union[str, "os.PathLike[str]"]
@@ -107,8 +108,8 @@ def write_hloc_matches(path: Path, matches: Mapping[tuple[str, str], Matches], *
 
 # ---- COLMAP -----------------------------------------------------------------------------------
 
-# The tables that every COLMAP since 3.0 reads; newer ones add theirs when they open the file.
-# Source: colmap.github.io/database.html.
+# The tables of COLMAP 3.0 to 3.9, which newer ones read and add theirs to when they open the file.
+# Source: colmap.github.io/database.html. The prior_ columns went in 3.10; older ones want them.
 SCHEMA = """
 CREATE TABLE cameras (
     camera_id INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL, model INTEGER NOT NULL,
@@ -116,7 +117,8 @@ CREATE TABLE cameras (
     prior_focal_length INTEGER NOT NULL);
 CREATE TABLE images (
     image_id INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL, name TEXT NOT NULL UNIQUE,
-    camera_id INTEGER NOT NULL,
+    camera_id INTEGER NOT NULL, prior_qw REAL, prior_qx REAL, prior_qy REAL, prior_qz REAL,
+    prior_tx REAL, prior_ty REAL, prior_tz REAL,
     CONSTRAINT image_id_check CHECK (image_id >= 0 AND image_id < 2147483647),
     FOREIGN KEY (camera_id) REFERENCES cameras (camera_id));
 CREATE UNIQUE INDEX index_name ON images (name);
@@ -160,7 +162,8 @@ def write_colmap(path: Path, points: Mapping[str, Keypoints],
                 if camera is None:
                     camera = _write_camera(database, result.original_size)
                     cameras[result.original_size] = camera
-                database.execute("INSERT INTO images VALUES (?, ?, ?)", (ids[name], name, camera))
+                database.execute("INSERT INTO images (image_id, name, camera_id) VALUES (?, ?, ?)",
+                                 (ids[name], name, camera))  # fmt: skip
                 xy = (result.keypoints + np.float32(0.5)).astype("<f4")
                 database.execute("INSERT INTO keypoints VALUES (?, ?, 2, ?)",
                                  (ids[name], len(xy), xy.tobytes()))  # fmt: skip
@@ -195,9 +198,11 @@ def _write_matches(database: sqlite3.Connection, a: int, b: int, found: Matches)
 def _beside(path: Path, overwrite: bool) -> Iterator[str]:
     """A name to write at, which gets the real one at the end: never half a file."""
     target = pathlib.Path(path)
+    if not target.parent.is_dir():
+        raise NotFoundError(f"path: there is no folder {target.parent}")
     if target.exists() and not overwrite:
         raise ArgumentError(f"path: {target} is there already; overwrite=True replaces it")
-    part = target.with_name(f".{target.name}.{os.getpid()}")
+    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
         yield os.fspath(part)
         os.replace(part, target)

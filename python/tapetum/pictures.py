@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 
 import numpy as np
 
 from . import _library as c
-from .errors import ArgumentError
+from .errors import ArgumentError, FileError, NotFoundError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -50,6 +49,7 @@ def _pixels(array: npt.NDArray[np.uint8], bgr: bool) -> Source:
 
 
 UINT8 = np.dtype(np.uint8)
+MOST_PIXELS = 2**31 - 1  # in a row or a column
 
 
 def _from_torch(tensor: Any) -> Any:
@@ -67,9 +67,13 @@ def _check_array(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     if array.dtype is not UINT8 and array.dtype != UINT8:
         raise ArgumentError(f"image: an array must be of uint8, this one is of {array.dtype}")
     shape, strides = array.shape, array.strides
+    if max(shape, default=0) > MOST_PIXELS:
+        raise ArgumentError(f"image: a side of {shape} is too long")
+    # Rows may be apart, or backwards, but not on top of each other; one row has no stride.
     if len(shape) == 3 and shape[2] in (3, 4) and strides[1:] == (shape[2], 1):
-        return array
-    if len(shape) == 2 and strides[1] == 1:
+        if abs(strides[0]) >= shape[1] * shape[2]:
+            return array
+    elif len(shape) == 2 and strides[1] == 1 and abs(strides[0]) >= shape[1]:
         return array
     if len(shape) == 3 and shape[2] == 1:
         return _check_array(array[:, :, 0])
@@ -83,11 +87,11 @@ def read(image: PictureLike, bgr: bool = False) -> Source:
     if type(image) is np.ndarray:
         return _pixels(_check_array(image), bgr)
     if isinstance(image, (str, os.PathLike)):
-        path = os.fsencode(image)
-        if b"\0" in path:
-            raise ArgumentError("image: a path cannot hold a zero byte")
-        return Source(path=path)
+        path = encode_path("image", image)
+        return Source(path=b"./-" if path == b"-" else path)  # no standard input
     if isinstance(image, (bytes, bytearray, memoryview)):
+        if isinstance(image, memoryview) and not image.c_contiguous:
+            image = bytes(image)
         return Source(encoded=np.frombuffer(image, np.uint8))
     if isinstance(image, Picture):
         return _pixels(image.array, False)
@@ -105,15 +109,50 @@ def read(image: PictureLike, bgr: bool = False) -> Source:
     return _pixels(_check_array(image), bgr)
 
 
+def encode_path(name: str, path: Any) -> bytes:
+    """A path for C, where a zero byte would end it."""
+    try:
+        encoded = os.fsencode(path)
+    except TypeError:
+        raise ArgumentError(f"{name}: must be a path, not a {type(path).__name__}") from None
+    if b"\0" in encoded:
+        raise ArgumentError(f"{name}: a path cannot hold a zero byte")
+    return encoded
+
+
+def read_file(path: bytes) -> npt.NDArray[np.uint8]:
+    """A file's bytes."""
+    try:
+        with open(path, "rb") as file:
+            return np.frombuffer(file.read(), np.uint8)
+    except FileNotFoundError as error:
+        raise NotFoundError(f"{os.fsdecode(path)}: cannot open: {error.strerror}; check the path") from None
+    except OSError as error:
+        raise FileError(f"{os.fsdecode(path)}: cannot read: {error.strerror}") from None
+
+
+class Shown(NamedTuple):
+    """A picture, and how it was read: what a result draws itself on."""
+
+    image: PictureLike
+    bgr: bool = False
+    exif: str = "ignore"
+    max_pixels: int = 64_000_000
+
+    def open(self) -> Picture:
+        return Picture.open(self.image, bgr=self.bgr, exif=self.exif, max_pixels=self.max_pixels)
+
+
 class Picture:
     """A picture in the library's memory: what drawing returns. Shows itself in notebooks."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
-        self._finalizer = weakref.finalize(self, library.tap_picture_free, handle)
+        self._owner = c.Owner(handle, library.tap_picture_free)
 
     @classmethod
-    def open(cls, image: PictureLike, *, bgr: bool = False, exif: str = "ignore") -> Picture:
+    def open(cls, image: PictureLike, *, bgr: bool = False, exif: str = "ignore",
+             max_pixels: int = 64_000_000) -> Picture:  # fmt: skip
         """Decodes or copies. exif: "apply" turns an encoded picture upright, "ignore" does not."""
         source = read(image, bgr)
         handle = ctypes.POINTER(c.Picture)()
@@ -122,10 +161,11 @@ class Picture:
             return cls(handle)
         encoded = source.encoded
         if source.path is not None:
-            encoded = np.fromfile(os.fsdecode(source.path), np.uint8)
+            encoded = read_file(source.path)
         assert encoded is not None
         options = c.sized(c.DecodeOptions, "tap_decode_options_init")
         options.exif = choice("exif", exif, EXIF)
+        options.max_pixels = whole("max_pixels", max_pixels, 1, 2**63 - 1)
         c.call("tap_picture_decode", ctypes.byref(handle), c.address(encoded), encoded.size,
                ctypes.byref(options))  # fmt: skip
         return cls(handle)
@@ -156,7 +196,7 @@ class Picture:
 
     def save(self, path: Union[str, os.PathLike[str]]) -> None:
         """A .png, .jpg or .jpeg file, whole or not at all."""
-        c.call("tap_picture_write", self._handle, os.fsencode(path))
+        c.call("tap_picture_write", self._handle, encode_path("path", path))
 
     def _repr_png_(self) -> bytes:
         return self.encode("png")
@@ -178,6 +218,35 @@ def choice(name: str, value: str, of: dict[str, int]) -> int:
     except (KeyError, TypeError):
         words = ", ".join(repr(word) for word in of)
         raise ArgumentError(f"{name}: must be one of {words}, not {value!r}") from None
+
+
+def whole(name: str, value: Any, least: int = 0, most: int = 2**32 - 1) -> int:
+    """A whole number in a range; ctypes would wrap it round."""
+    if type(value) is int and least <= value <= most:
+        return value
+    try:
+        number = value.__index__()
+    except AttributeError:
+        raise ArgumentError(f"{name}: must be a whole number, not {value!r}") from None
+    if isinstance(value, (bool, np.bool_)) or not least <= number <= most:
+        raise ArgumentError(f"{name}: must be a whole number of {least} to {most}, not {value!r}")
+    return int(number)
+
+
+def number(name: str, value: Any) -> float:
+    """A real number."""
+    try:
+        return float(value) if not isinstance(value, (str, bytes)) else float("x")
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{name}: must be a number, not {value!r}") from None
+
+
+def floats(name: str, value: Any, *shape: int) -> npt.NDArray[np.float32]:
+    """An array for C, which takes its length and type for granted; copied only where it must be."""
+    array = np.ascontiguousarray(value, np.float32)
+    if array.shape != shape:
+        raise ArgumentError(f"{name}: must be of shape {shape}, this is {array.shape}")
+    return array
 
 
 class _Memory:

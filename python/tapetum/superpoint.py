@@ -18,7 +18,7 @@ from . import _library as c
 from ._hub import resolve
 from ._model import Deferred, Network, Pretrained, Progress, check_device, run
 from .errors import ArgumentError, FormatError, UnsupportedError
-from .pictures import EXIF, Picture, PictureLike, choice, read, view_of
+from .pictures import EXIF, Picture, PictureLike, Shown, choice, floats, number, read, view_of, whole
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -29,17 +29,27 @@ REPOSITORY = "magic-leap-community/superpoint"
 NMS = {"single": 0, "iterative": 1}
 GRAY = {"first": 0, "luma": 1}
 COORDINATES = {"ratio": 0, "centres": 1}
+MOST_BYTES = 1 << 28  # of a server's descriptors
 REVISION = "734450e9ffe229074f5998494ddc615475cdb20a"
 
 
 def _descriptors(answer: Optional[dict[str, Any]], n: int) -> Optional[npt.NDArray[np.float32]]:
-    """A server's, which are a NumPy file in base64."""
+    """A server's, which are a NumPy file in base64. Its header is read first: a small file may claim
+    to hold terabytes."""
     if answer is None:
         return None
-    data = base64.b64decode(answer["data"], validate=True)
-    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        rows = np.asarray(arrays[answer.get("key", "descriptors")], np.float32)
-    return rows.reshape(n, -1 if n else 256)
+    archive = zipfile.ZipFile(io.BytesIO(base64.b64decode(answer["data"], validate=True)))
+    member = archive.getinfo(answer.get("key", "descriptors") + ".npy")
+    if member.file_size > MOST_BYTES:
+        raise ValueError(f"descriptors of {member.file_size} bytes")
+    file = io.BytesIO(archive.read(member))
+    version = np.lib.format.read_magic(file)
+    if version != (1, 0):
+        raise ValueError(f"a NumPy file of version {version}")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    if len(shape) != 2 or shape[0] != n or fortran or dtype.str not in ("<f2", "<f4"):
+        raise ValueError(f"descriptors of shape {shape}, {dtype}")
+    return np.frombuffer(file.read(), dtype).reshape(shape).astype(np.float32)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -59,7 +69,7 @@ class Keypoints(Deferred):
     scale: tuple[float, float]
     #: preprocess, device_forward, postprocess, total.
     timing_ms: dict[str, float]
-    _image: Any = dataclasses.field(default=None, repr=False)
+    _image: Optional[Shown] = dataclasses.field(default=None, repr=False)
 
     @classmethod
     def from_dict(cls, answer: dict[str, Any], image: Optional[PictureLike] = None) -> Keypoints:
@@ -75,8 +85,17 @@ class Keypoints(Deferred):
                     array.flags.writeable = False
             scale = float(answer["scale"]["x"]), float(answer["scale"]["y"])
             timing = {name: float(ms) for name, ms in answer.get("timing_ms", {}).items()}
-            return cls(xy, scores, rows, sizes[0], sizes[1], scale, timing, image)
-        except (KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            return cls(
+                xy,
+                scores,
+                rows,
+                sizes[0],
+                sizes[1],
+                scale,
+                timing,
+                image if image is None else Shown(image),
+            )
+        except Exception as error:  # noqa: BLE001 -- whatever a stranger's answer may provoke
             raise FormatError(f"no answer with keypoints: {type(error).__name__}: {error}") from None
 
     def __len__(self) -> int:
@@ -90,25 +109,26 @@ class Keypoints(Deferred):
 
     def _view(self) -> Any:
         view = c.sized(c.KeypointsView)
-        view.count = len(self)
-        view.xy = c.address(self.keypoints)
-        view.scores = c.address(self.scores)
+        view.count = n = len(self)
+        view.kept = floats("keypoints", self.keypoints, n, 2), floats("scores", self.scores, n)
+        view.xy, view.scores = map(c.address, view.kept)
         view.original_width, view.original_height = self.original_size
         return view
 
     def draw(self, image: Optional[PictureLike] = None, *, bgr: bool = False) -> Picture:
-        """The points on the picture (by default the one they were found in), coloured and sized
-        by score. Not changed: the picture that was given."""
-        picture = Picture.open(self._picture(image), bgr=bgr)
+        """The points on the picture (by default the one they were found in, as it was read then),
+        coloured and sized by score. Not changed: the picture that was given."""
+        picture = self._picture(image, bgr)
         view = self._view()
         c.call("tap_draw_keypoints", picture._handle, ctypes.byref(view))
         return picture
 
-    def _picture(self, image: Optional[PictureLike]) -> PictureLike:
-        image = self._image if image is None else image
-        if image is None:
+    def _picture(self, image: Optional[PictureLike], bgr: bool) -> Picture:
+        if image is not None:
+            return Picture.open(image, bgr=bgr)
+        if self._image is None:
             raise ArgumentError("image: give the picture to draw on")
-        return image
+        return self._image.open()
 
     def _repr_png_(self) -> Optional[bytes]:
         return None if self._image is None else self.draw()._repr_png_()
@@ -139,8 +159,7 @@ class Matches:
     def draw(self, image_a: Optional[PictureLike] = None, image_b: Optional[PictureLike] = None, *,
              bgr: bool = False) -> Picture:  # fmt: skip
         """Both pictures side by side, lines between what matches."""
-        left = Picture.open(self.a._picture(image_a), bgr=bgr)
-        right = Picture.open(self.b._picture(image_b), bgr=bgr)
+        left, right = self.a._picture(image_a, bgr), self.b._picture(image_b, bgr)
         pairs = (c.MatchPair * max(1, len(self)))()
         for pair, (a, b), similarity in zip(pairs, self.indices, self.similarity):
             pair.a, pair.b, pair.similarity = a, b, similarity
@@ -256,7 +275,7 @@ class SuperPoint(Pretrained):
                 raise ArgumentError(f"size: must be (width, height) or 'native', not {size!r}") from None
             options.width, options.height = whole("size", width), whole("size", height)
         options.max_keypoints = whole("max_keypoints", max_keypoints, -1, 2**31 - 1)
-        options.keypoint_threshold = keypoint_threshold
+        options.keypoint_threshold = number("keypoint_threshold", keypoint_threshold)
         options.nms_radius = whole("nms_radius", nms_radius)
         options.border = whole("border", border)
         options.descriptors = return_descriptors
@@ -271,7 +290,7 @@ class SuperPoint(Pretrained):
             run("superpoint", session, source, options, result.handle)
         finally:
             self._network.give_back(session)
-        points: Keypoints = Keypoints._deferred(result.read, image)
+        points: Keypoints = Keypoints._deferred(result.read, Shown(image, bgr, exif, max_pixels))
         return points
 
     def batch(
@@ -286,6 +305,8 @@ class SuperPoint(Pretrained):
         progress  True: a bar on the terminal; or what wraps a sequence, such as `tqdm.tqdm`.
         options   __call__'s.
         """
+        if isinstance(images, (str, bytes, os.PathLike)):
+            raise ArgumentError("images: this is one picture; give a list")
         images = list(images)
         wrapped = bar(images) if progress is True else progress(images) if progress else images
         return [self(image, **options) for image in wrapped]
@@ -304,6 +325,8 @@ class SuperPoint(Pretrained):
         min_similarity  keeps dot products of at least this, in -1..1.
         ratio           Lowe's test, in (0, 1]; 0: off.
         """
+        if options and isinstance(a, Keypoints) and isinstance(b, Keypoints):
+            raise ArgumentError(f"{', '.join(options)}: no options of match; both results are there")
         points_a = a if isinstance(a, Keypoints) else self(a, **options)
         points_b = b if isinstance(b, Keypoints) else self(b, **options)
         if points_a.descriptors is None or points_b.descriptors is None:
@@ -313,34 +336,19 @@ class SuperPoint(Pretrained):
             raise ArgumentError("match: descriptors of different lengths: "
                                 f"{rows[0].shape[1]} and {rows[1].shape[1]}")  # fmt: skip
         match_options = c.sized(c.MatchOptions, "tap_match_options_init")
-        match_options.min_similarity, match_options.ratio = min_similarity, ratio
+        match_options.min_similarity = number("min_similarity", min_similarity)
+        match_options.ratio = number("ratio", ratio)
         pairs = np.empty(min(len(rows[0]), len(rows[1])),
                          [("a", np.uint32), ("b", np.uint32), ("similarity", np.float32)])  # fmt: skip
         n = ctypes.c_size_t()
-        session = self._network.borrow()  # keeps the engine
-        try:
-            c.call("tap_match", self._network.engine, rows[0].ctypes.data_as(c.floats),
-                   len(rows[0]), rows[1].ctypes.data_as(c.floats), len(rows[1]), rows[0].shape[1],
-                   ctypes.byref(match_options), pairs.ctypes.data_as(ctypes.POINTER(c.MatchPair)),
-                   ctypes.byref(n))  # fmt: skip
-        finally:
-            self._network.give_back(session)
+        engine = self._network.engine()
+        c.call("tap_match", engine.handle, rows[0].ctypes.data_as(c.floats), len(rows[0]),
+               rows[1].ctypes.data_as(c.floats), len(rows[1]), rows[0].shape[1],
+               ctypes.byref(match_options), pairs.ctypes.data_as(ctypes.POINTER(c.MatchPair)),
+               ctypes.byref(n))  # fmt: skip
         pairs = pairs[: n.value]
         indices = np.stack([pairs["a"], pairs["b"]], 1).astype(np.int64)
         return Matches(points_a, points_b, indices, pairs["similarity"].copy())
-
-
-def whole(name: str, value: Any, least: int = 0, most: int = 2**32 - 1) -> int:
-    """A whole number in a range; ctypes would wrap it round."""
-    if type(value) is int and least <= value <= most:
-        return value
-    try:
-        number = value.__index__()
-    except AttributeError:
-        raise ArgumentError(f"{name}: must be a whole number, not {value!r}") from None
-    if isinstance(value, (bool, np.bool_)) or not least <= number <= most:
-        raise ArgumentError(f"{name}: must be a whole number of {least} to {most}, not {value!r}")
-    return int(number)
 
 
 def bar(items: Sequence[Any], width: int = 30) -> Iterable[Any]:

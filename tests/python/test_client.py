@@ -1,6 +1,8 @@
 """The client against the program's own server, and against servers that misbehave."""
 
+import base64
 import http.server
+import io
 import json
 import os
 import pickle
@@ -8,6 +10,7 @@ import re
 import subprocess
 import threading
 import time
+import zipfile
 
 import numpy as np
 import pytest
@@ -125,6 +128,15 @@ def test_the_servers_own_words(client, server, pixels):
         client.hamer(pixels, [50, 50, 40, 90])
     with pytest.raises(tapetum.ArgumentError, match="JSON"):
         client.superpoint(pixels, keypoint_threshold=float("nan"))
+    assert len(client.superpoint(pixels, max_keypoints=np.int64(5))) == 5
+    for call, says in ((lambda: client.superpoint(pixels, sise="native"), "sise"),
+                       (lambda: client.hamer(pixels, BOX, camera=(1, 2, 3, 4, 5)), "camera"),
+                       (lambda: client.hamer(pixels, "box"), "bbox"),
+                       (lambda: client.hamer(pixels, BOX, rescale_factor="2"), "rescale_factor")):
+        with pytest.raises(tapetum.ArgumentError, match=says):
+            call()
+    with pytest.raises(tapetum.NotFoundError):
+        client.superpoint("/nope.png")
     with pytest.raises(FileNotFoundError):
         client.superpoint("none.png")
 
@@ -167,6 +179,7 @@ class Strange(http.server.BaseHTTPRequestHandler):
 def strange():
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Strange)
     server.answers, server.paths = [], []
+    server.handle_error = lambda *_: None  # a client that hung up
     server.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
@@ -214,7 +227,18 @@ def test_it_times_out(strange, pixels):
             handler.wfile.write(b" ")
             time.sleep(0.1)
 
-    for answer in (silent, dripping):
+    def dripping_headers(handler):
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
+        for i in range(30):
+            handler.wfile.write(b"X-%d: 1\r\n" % i)
+            time.sleep(0.1)
+
+    def continuing(handler):
+        for _ in range(30):
+            handler.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            time.sleep(0.1)
+
+    for answer in (silent, dripping, dripping_headers, continuing):
         strange.answers = [(None, {}, answer)]
         begun = time.monotonic()
         with pytest.raises(TimeoutError, match="0.5 s") as caught:
@@ -228,6 +252,33 @@ def test_what_is_no_answer(strange, pixels):
         strange.answers = [(200, {}, body)]
         with pytest.raises(tapetum.FormatError):
             client.superpoint(pixels)
+    good = json.loads(GOOD[2])
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:  # a header that claims terabytes
+        file.writestr("descriptors.npy", b"\x93NUMPY\x01\x00v\x00" + (
+            b"{'descr': '<f4', 'fortran_order': False, 'shape': (0, 1099511627776), }".ljust(117) + b"\n"))
+    terabytes = {"data": base64.b64encode(archive.getvalue()).decode()}
+    for change in ({"timing_ms": []}, {"original_size": {"width": 1e999, "height": 1}}, {"scores": [1]},
+                   {"descriptors": {"data": "AAAA"}}, {"descriptors": {"data": 5}},
+                   {"descriptors": {**terabytes, "key": "none"}}, {"scale": []}):
+        strange.answers = [(200, {}, json.dumps({**good, **change}).encode())]
+        with pytest.raises(tapetum.FormatError):
+            client.superpoint(pixels)
+    strange.answers = [(200, {}, json.dumps({**good, "descriptors": terabytes}).encode())]
+    assert client.superpoint(pixels).descriptors.nbytes == 0
+    for change in ({}, {"a": good, "b": good}, {"a": good, "b": good, "similarity": [1]},
+                   {"a": good, "b": good, "similarity": [1], "matches": [[0, 0]]},
+                   {"a": good, "b": good, "similarity": [1], "matches": [[-1, 0]]}):
+        strange.answers = [(200, {}, json.dumps({"matches": [[1, 2, 3]], **change}).encode())]
+        with pytest.raises(tapetum.FormatError):
+            client.match(pixels, pixels)
+    for body in (b'{"hands": 5}', b'{"hands": [5]}', b"[" * 200_000, b'{"rotmats": 1}'):
+        strange.answers = [(200, {}, body)]
+        with pytest.raises(tapetum.FormatError):
+            client.hamer(pixels)
+    strange.answers = [(200, {"Content-Length": "1000"}, GOOD[2])]
+    with pytest.raises(ConnectionError):
+        client.superpoint(pixels)
     strange.answers = [(500, {}, b"oops")]
     with pytest.raises(tapetum.ServerError, match="500: no reason was given"):
         client.superpoint(pixels)
@@ -240,7 +291,9 @@ def test_what_is_no_answer(strange, pixels):
 
 @pytest.mark.parametrize("url, timeout", [("robot:20000", 1), ("ftp://robot", 1), ("http://", 1),
                                           ("http://robot:x", 1), ("http://robot", 0),
-                                          ("http://robot", float("nan"))])
+                                          ("http://robot", float("nan")), ("http://robot", 1e10)])
 def test_wrong_clients(url, timeout):
     with pytest.raises(ValueError, match="url|timeout"):
         tapetum.Client(url, timeout=timeout)
+    with pytest.raises(ValueError, match="retries"):
+        tapetum.Client("http://robot", retries=-1)

@@ -68,9 +68,9 @@ def test_hands(tmp_path, hand_weights):
         hand = model(photos / "b.jpg", [300, 80, 480, 280], False)
     assert [float(rows[1][f"beta_{i}"]) for i in range(10)] == hand.betas.tolist()
     assert float(rows[1]["joint_20_z"]) == hand.joints[20, 2] and len(rows[1]) == 10 + 10 + 48 + 63
-    magic, version, size = struct.unpack("<4sII", (out / "b.glb").read_bytes()[:12])
-    assert magic == b"glTF" and version == 2 and size == os.path.getsize(out / "b.glb")
-    assert Image.open(out / "b.jpg").size == photo.size and not (out / "a.glb").exists()
+    magic, version, size = struct.unpack("<4sII", (out / "b.jpg.hands.glb").read_bytes()[:12])
+    assert magic == b"glTF" and version == 2 and size == os.path.getsize(out / "b.jpg.hands.glb")
+    assert Image.open(out / "b.jpg.hands.jpg").size == photo.size and not (out / "a.png.hands.glb").exists()
     run = example("hands.py", photos, out, "--weights", hand_weights, "--mano", "")  # none
     assert run.returncode == 0 and run.stdout == "a.png: 1\nb.jpg: 1\n", run.stderr
     assert example("hands.py", tmp_path / "out" / "..", out).returncode == 1

@@ -1,13 +1,16 @@
 """HaMeR from Python: the authors' numbers, the program's answer, every way in and every mistake."""
 
 import concurrent.futures
+import dataclasses
 import json
 import os
 import pickle
+import signal
 import struct
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -156,14 +159,17 @@ def test_every_way_in_is_the_same(hamer, pixels, tmp_path):
     ([50, 50, 40, 90], True, "box 1"), ([0, 0, float("nan"), 9], True, "box 1"),
     ([0, 0, float("inf"), 9], True, "box 1"), ([500, 500, 600, 600], True, "outside"),
     (BOXES, [True], "is_right: 1 of them for 2"), (BOXES, [True, 1], "is_right"),
-    (None, [True], "is_right"), ([[0, 0, 9, 9]] * 257, True, "257")])
+    (None, [True], "is_right"), (BOXES[0], 1, "is_right"), (BOXES[0], None, "is_right"),
+    ([[0, 0, 9, 9]] * 257, True, "257")])
 def test_wrong_boxes(bare, pixels, bbox, is_right, says):
     with pytest.raises(ValueError, match=says):
         bare(pixels, bbox, is_right)
 
 
 @pytest.mark.parametrize("options, says", [
-    ({"rescale_factor": 0}, "rescale_factor"), ({"rescale_factor": float("nan")}, "rescale_factor"),
+    ({"rescale_factor": 0}, "rescale_factor"), ({"rescale_factor": "2"}, "rescale_factor"),
+    ({"max_pixels": -1}, "max_pixels"), ({"max_pixels": 1.5}, "max_pixels"),
+    ({"rescale_factor": float("nan")}, "rescale_factor"),
     ({"policy": "best"}, "policy"), ({"exif": None}, "exif"), ({"camera": (1, 2, 3)}, "camera"),
     ({"camera": (0, 0, 0, 0)}, "camera"), ({"camera": (-1, 1, 0, 0)}, "fx"),
     ({"camera": 5}, "camera")])
@@ -209,6 +215,12 @@ def test_drawing_and_meshes(hamer, pixels, tmp_path):
         mesh.save(tmp_path / "hand.stl")
     with pytest.raises(ValueError, match="drawing"):
         hands.draw(drawing="oil")
+    for width in (0, -1, 2**32 + 64):
+        with pytest.raises(ValueError, match="width"):
+            hands.side_view(width, 64)
+    with pytest.raises(ValueError, match="zero byte"):
+        mesh.save("hand.glb\0.obj")
+    assert hamer.run_crop(np.zeros((256, 192, 3), np.uint8))._repr_png_() is None
 
 
 def test_a_licence_is_said_once(hand_weights):
@@ -221,6 +233,62 @@ def test_a_licence_is_said_once(hand_weights):
                           capture_output=True).stderr.splitlines()
     assert [line.split(":")[0] for line in said] == ["weights", "MANO"]
     assert all("non-commercial" in line for line in said)
+
+
+def test_whatever_is_asked_first(hamer, pixels, tmp_path):
+    """Fields are read when one is asked for: a mesh may be the first thing that anybody wants."""
+    wanted = hamer(pixels, BOXES).draw(drawing="mesh").array
+    for first in (lambda hands: hands[0].mesh(), lambda hands: hands.save_mesh(tmp_path / "first.glb"),
+                  lambda hands: hands.side_view(),
+                  lambda hands: np.array_equal(hands.draw().array, wanted),
+                  lambda hands: hands[1]._repr_png_(), lambda hands: hands[0].to_dict()["vertices"]):
+        assert first(hamer(pixels, BOXES)) is not False
+
+
+def test_hands_that_were_changed(hamer, pixels):
+    """What C takes for granted is made so, or refused."""
+    hand = hamer(pixels, BOXES[0])
+    wanted = hand.draw().array
+    doubles = dataclasses.replace(
+        hand, cam_t_full=hand.cam_t_full.astype(np.float64), rotmats=np.asfortranarray(hand.rotmats),
+        faces=hand.faces.astype(np.int64))
+    assert np.array_equal(doubles.draw().array, wanted)
+    larger = dataclasses.replace(hand, vertices=hand.vertices * 2)
+    assert not np.array_equal(larger.draw().array, wanted)
+    for field, value in (("joints", np.zeros((20, 3))), ("cam", np.zeros(4)),
+                         ("vertices", np.zeros((9, 3))), ("faces", np.zeros((1, 3), np.uint32))):
+        with pytest.raises(ValueError, match=field):
+            dataclasses.replace(hand, **{field: value}).draw()
+
+
+def test_any_signal_waits_for_c(bare, pixels):
+    """Another signal's exception, again and again, still finds every session in one call alone."""
+    class Alarm(Exception):
+        pass
+
+    def ring(*_):
+        raise Alarm
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        for _ in range(5):
+            signal.setitimer(signal.ITIMER_REAL, 0.003, 0.0005)
+            try:
+                with pytest.raises(Alarm):
+                    try:
+                        bare(pixels, [BOXES[0]] * 256)
+                    finally:
+                        signal.setitimer(signal.ITIMER_REAL, 0)
+            except Alarm:
+                pass  # the last one, before the timer was stopped
+            end = time.monotonic() + 10  # an alarm in the wrong place may have driven us out early
+            while any(thread.name == "tapetum" for thread in threading.enumerate()):
+                assert time.monotonic() < end
+                time.sleep(0.001)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert len(bare(pixels, BOXES)) == 2
 
 
 def test_pickling(hamer, pixels):

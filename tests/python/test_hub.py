@@ -47,10 +47,16 @@ class Hub(http.server.BaseHTTPRequestHandler):
             return self.reply(hub.code)
         name = self.path.rsplit("/", 1)[-1]
         data = hub.files[name]
+        asked = self.path.split("/")[-2]
+        commit = hub.commit if len(asked) < 40 or hub.moves is None else asked
         if name.endswith(".json"):
-            return self.reply(200, data, ETag=f'"{git_hash(data)}"', X_Repo_Commit=COMMIT)
-        self.reply(302, X_Repo_Commit=hub.commit, X_Linked_Size=str(len(data)), Location=hub.other + name,
-                   X_Linked_Etag=f'"{hashlib.sha256(data).hexdigest()}"')
+            return self.reply(200, data, ETag=f'"{git_hash(data)}"', X_Repo_Commit=commit)
+        answer = {"X_Repo_Commit": commit, "X_Linked_Size": str(len(data)),
+                  "Location": hub.other + name,
+                  "X_Linked_Etag": f'"{hashlib.sha256(data).hexdigest()}"', **hub.change}
+        if hub.moves:  # the branch, after each question
+            hub.commit = f"{int(hub.commit, 16) + 1:040x}"
+        self.reply(302, **answer)
 
     def do_GET(self):
         hub = self.server
@@ -68,6 +74,7 @@ def hub(tmp_path, monkeypatch):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     server.files = {"config.json": b"{}\n", "model.safetensors": BYTES, "hamer.ckpt": BYTES}
     server.seen, server.code, server.commit, server.at_most = [], 0, COMMIT, 0
+    server.change, server.moves = {}, False
     server.lie = lambda data: data
     server.other = f"http://localhost:{server.server_port}/blob/"  # another name: another host
     for name in ("HF_HUB_OFFLINE", "HF_HOME", "HF_TOKEN_PATH"):
@@ -153,6 +160,53 @@ def test_a_hub_that_is_none(hub, monkeypatch):
         fetch()
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
     with pytest.raises(FileNotFoundError, match="can't be reached"):
+        fetch()
+
+
+@pytest.mark.parametrize("change", [
+    {"Location": "file:///etc/hostname"}, {"Location": "ftp://127.0.0.1/x"}, {"Location": "data:,x"},
+    {"X_Linked_Etag": '"."'}, {"X_Linked_Etag": '".."'}, {"X_Linked_Etag": '"a/b"'},
+    {"X_Linked_Size": "-1"}, {"X_Linked_Size": "1" * 30}, {"X_Linked_Size": "many"}])
+def test_a_hostile_hub(hub, tmp_path, change):
+    hub.change = change
+    with pytest.raises(tapetum.FormatError):
+        fetch()
+    assert not list(tmp_path.rglob("*.safetensors"))
+
+
+def test_a_branch_that_moves(hub, tmp_path):
+    """All files are of the first one's commit."""
+    hub.moves = True
+    hub.files["extra.bin"] = b"more"
+    folder = _hub.snapshot(REPO, "main", ("model.safetensors", "extra.bin"))
+    asked = [path for verb, path, _ in hub.seen if verb == "HEAD"]
+    assert asked[0].endswith("/resolve/main/model.safetensors")
+    assert asked[1].endswith(f"/resolve/{COMMIT}/extra.bin") and folder.name == COMMIT
+    hub.moves, hub.commit = None, "f" * 40  # a hub that gives another commit than was asked for
+    with pytest.raises(tapetum.FormatError, match="another commit"):
+        fetch("hamer.ckpt", COMMIT)
+
+
+def test_many_threads_at_first(hub):
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        paths = {future.result() for future in [pool.submit(fetch) for _ in range(32)]}
+    assert len(paths) == 1 and paths.pop().read_bytes() == BYTES
+
+
+def test_what_progress_raises(hub):
+    def broken(what, share):
+        raise BrokenPipeError("nobody listens")
+
+    with pytest.raises(BrokenPipeError):
+        fetch(progress=broken)
+    assert sum(verb == "GET" for verb, _, _ in hub.seen) == 1
+
+
+def test_an_empty_file_and_a_folder_that_is_none(hub, monkeypatch):
+    hub.files["model.safetensors"] = b""
+    assert fetch().read_bytes() == b""
+    monkeypatch.setenv("HF_HUB_CACHE", "/proc/nowhere")
+    with pytest.raises(tapetum.FileError, match="a folder to write to"):
         fetch()
 
 

@@ -1,6 +1,7 @@
 """SuperPoint from Python: the reference's points, every way in, every mistake."""
 
 import concurrent.futures
+import dataclasses
 import multiprocessing
 import os
 import pickle
@@ -16,6 +17,7 @@ from conftest import shared
 from PIL import Image
 
 import tapetum
+from tapetum import _library
 
 SMALL = {"size": (160, 120)}
 
@@ -351,3 +353,105 @@ def test_a_missing_library_is_explained():
     result = subprocess.run([sys.executable, "-c", "import tapetum"], env=environment, text=True,
                             capture_output=True)
     assert result.returncode == 1 and "TAPETUM_LIBRARY" in result.stderr
+
+
+def test_rows_on_top_of_each_other(model):
+    """A broadcast array's rows are one row: C must not take them for many."""
+    def copied(array):
+        picture = tapetum.Picture.open(array).array  # RGB, whatever it was
+        return picture if array.ndim == 3 else picture[:, :, 0]
+
+    row = np.arange(160, dtype=np.uint8)
+    for shape, array in (((120, 160), row), ((120, 160, 3), np.repeat(row[:, None], 3, 1))):
+        wide = np.broadcast_to(array, shape)
+        assert np.array_equal(copied(wide), wide)
+        memory = np.arange(10**6, dtype=np.uint8)
+        overlapping = np.lib.stride_tricks.as_strided(memory, shape, (1, *wide.strides[1:]))
+        assert np.array_equal(copied(overlapping), overlapping)
+    backwards = np.arange(120 * 160, dtype=np.uint8).reshape(120, 160)[::-1]
+    assert np.array_equal(copied(backwards), backwards) and np.array_equal(copied(row[None]), row[None])
+
+
+def test_points_that_were_changed(model, pixels):
+    """`dataclasses.replace` is how one filters: what C takes for granted is made so, or refused."""
+    points = model(pixels, **SMALL)
+    half = dataclasses.replace(points, keypoints=points.keypoints[::2], scores=points.scores[::2],
+                               descriptors=points.descriptors[::2])
+    dense = dataclasses.replace(half, keypoints=half.keypoints.copy(),
+                                scores=half.scores.astype(np.float64))
+    assert np.array_equal(half.draw().array, dense.draw().array)
+    with pytest.raises(ValueError, match="keypoints"):
+        dataclasses.replace(points, scores=np.ones(5 * 10**6, np.float32)).draw()
+
+
+def test_it_is_drawn_as_it_was_read(model, pixels, tmp_path):
+    path = tmp_path / "turned.jpg"
+    picture = Image.fromarray(pixels)
+    exif = picture.getexif()
+    exif[0x0112] = 6
+    picture.save(path, exif=exif)
+    turned = model(path, exif="apply", size="native")
+    assert turned.original_size == (120, 160) == turned.draw().size
+    points = model(pixels[:, :, ::-1], bgr=True, **SMALL)
+    assert np.array_equal(points.draw().array, model(pixels, **SMALL).draw().array)
+    assert np.array_equal(points.draw(pixels).array, points.draw().array)
+
+
+def test_what_was_let_pass(model, pixels, tmp_path):
+    points = model(pixels, **SMALL)
+    for call, says in (
+            (lambda: model.match(points, points, min_similarty=.9), "min_similarty"),
+            (lambda: model.match(points, points, ratio="no"), "ratio"),
+            (lambda: model(pixels, keypoint_threshold="0.1"), "keypoint_threshold"),
+            (lambda: model.batch("rocket.jpg"), "images"),
+            (lambda: points.draw().save("a.png\0.jpg"), "zero byte"),
+            (lambda: tapetum.SuperPoint.from_pretrained(tmp_path / "a\0b"), "zero byte"),
+            (lambda: tapetum.Picture.open(pixels, bgr=True).encode("gif"), "encoding")):
+        with pytest.raises(tapetum.ArgumentError, match=says):
+            call()
+    for call in (lambda: tapetum.Picture.open(tmp_path / "none.png"), lambda: points.draw("none.png"),
+                 lambda: model("-")):
+        with pytest.raises(tapetum.NotFoundError):
+            call()
+    encoded = points.draw(pixels).encode()
+    spaced = memoryview(bytes(b for byte in encoded for b in (byte, 0)))[::2]
+    assert np.array_equal(tapetum.Picture.open(spaced).array, points.draw(pixels).array)
+
+
+def test_the_interpreters_end(weights):
+    """Exit handlers, and threads that are never joined, may use a model and a picture to the last."""
+    script = f"""
+import atexit, threading, time
+def last():
+    time.sleep(0.2)
+    print(len(model(picture, keypoint_threshold=1.0)), kept.sum() >= 0, flush=True)
+atexit.register(last)
+import numpy as np, tapetum
+model = tapetum.SuperPoint.from_pretrained({str(weights)!r}, threads=1)
+picture = np.zeros((48, 64), np.uint8)
+kept = tapetum.Picture.open(picture).array
+def forever():
+    while True:
+        model(picture, size=(64, 48))
+threading.Thread(target=forever, daemon=True).start()
+time.sleep(0.1)
+"""
+    for _ in range(3):
+        child = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, timeout=60)
+        assert child.returncode == 0 and child.stdout == "0 True\n", child.stderr
+
+
+def test_closing_while_a_call_begins(weights, pixels, monkeypatch):
+    """In the moment before the session is made, another thread closes the model."""
+    model = tapetum.SuperPoint.from_pretrained(weights, threads=1)
+    real = _library.call
+
+    def call(name, *arguments):
+        if name == "tap_session_create":
+            model.close()
+        real(name, *arguments)
+
+    monkeypatch.setattr(_library, "call", call)
+    assert len(model(pixels, **SMALL)) > 0
+    with pytest.raises(tapetum.ArgumentError, match="closed"):
+        model(pixels)
