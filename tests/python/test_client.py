@@ -129,7 +129,7 @@ def test_the_servers_own_words(client, server, pixels):
     with pytest.raises(tapetum.ArgumentError, match="JSON"):
         client.superpoint(pixels, keypoint_threshold=float("nan"))
     assert len(client.superpoint(pixels, max_keypoints=np.int64(5))) == 5
-    for call, says in ((lambda: client.superpoint(pixels, sise="native"), "sise"),
+    for call, says in ((lambda: client.superpoint(pixels, sizes="native"), "sizes"),
                        (lambda: client.hamer(pixels, BOX, camera=(1, 2, 3, 4, 5)), "camera"),
                        (lambda: client.hamer(pixels, "box"), "bbox"),
                        (lambda: client.hamer(pixels, BOX, rescale_factor="2"), "rescale_factor")):
