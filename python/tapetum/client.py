@@ -92,7 +92,7 @@ class Client:
                     for x, image in (("a", image_a), ("b", image_b)))  # fmt: skip
             indices = np.array(answer["matches"], np.int64).reshape(-1, 2)
             similarity = np.array(answer["similarity"], np.float32).reshape(len(indices))
-            if len(indices) and (indices.min() < 0 or (indices.max(0) >= (len(a), len(b))).any()):
+            if len(indices) and ((indices < 0).any() or (indices.max(0) >= (len(a), len(b))).any()):
                 raise ValueError("a match of a keypoint that there is not")
             return Matches(a, b, indices, similarity)
 
