@@ -19,8 +19,9 @@ ROOMS = {
     "models": {"core", "net", "weights"},
     "api": {"core", "image", "weights", "net", "cpu", "models"},
     "hub": {"core"},
+    "package": {"core"},
     "server": {"core", "hub"},
-    "cli": {"core", "hub", "server"},
+    "cli": {"core", "hub", "package", "server"},
 }
 
 # Libraries with a home: no other room includes their headers.
@@ -28,7 +29,8 @@ HOMES = {
     r"jpeglib\.h|jerror\.h|spng\.h|webp/.*": {"image"},
     r"zlib\.h": {"weights", "image"},
     r"microhttpd\.h": {"server"},
-    r"json-c/.*|json\.h": {"server", "hub", "cli"},
+    r"json-c/.*|json\.h": {"server", "hub", "package", "cli"},
+    r"yaml\.h": {"package"},
     r"curl/.*": {"hub", "cli"},
     r"openssl/.*": {"server", "hub"},
     r"immintrin\.h|.mmintrin\.h|arm_neon\.h": {"cpu", "image"},

@@ -17,6 +17,7 @@ libwebp-dev             pkg:libwebp
 zlib1g-dev              pkg:zlib
 libmicrohttpd-dev       pkg:libmicrohttpd
 libjson-c-dev           pkg:json-c
+libyaml-dev             pkg:yaml-0.1
 libcurl4-openssl-dev    pkg:libcurl
 libssl-dev              pkg:libcrypto
 scdoc                   cmd:scdoc
@@ -28,7 +29,8 @@ python3                 cmd:/usr/bin/python3
 python3-numpy           py:numpy
 python3-pil             py:PIL
 python3-requests        py:requests
-python3-pytest          py:pytest'
+python3-pytest          py:pytest
+python3-yaml            py:yaml'
 fuzz='
 clang                   cmd:clang
 libclang-rt-14-dev      file:/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a'

@@ -7,6 +7,7 @@ imported here. Colours are RGB; arrays that OpenCV read are BGR, which `bgr=True
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
@@ -235,10 +236,10 @@ def whole(name: str, value: Any, least: int = 0, most: int = 2**32 - 1) -> int:
 
 def number(name: str, value: Any) -> float:
     """A real number."""
-    try:
-        return float(value) if not isinstance(value, (str, bytes)) else float("x")
-    except (TypeError, ValueError):
-        raise ArgumentError(f"{name}: must be a number, not {value!r}") from None
+    if not isinstance(value, (str, bytes)):  # which float() would read
+        with contextlib.suppress(TypeError, ValueError):
+            return float(value)
+    raise ArgumentError(f"{name}: must be a number, not {value!r}")
 
 
 def floats(name: str, value: Any, *shape: int) -> npt.NDArray[np.float32]:

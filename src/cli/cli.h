@@ -274,6 +274,7 @@ int tap_inputs_check_targets(const tap_inputs *inputs, const tap_verb *verb,
 /* ---- verbs --------------------------------------------------------------------------------- */
 
 extern const tap_verb tap_verb_superpoint, tap_verb_match, tap_verb_hamer, tap_verb_serve,
-    tap_verb_fetch, tap_verb_convert, tap_verb_synth, tap_verb_check, tap_verb_eval, tap_verb_info;
+    tap_verb_fetch, tap_verb_convert, tap_verb_synth, tap_verb_check, tap_verb_eval, tap_verb_info,
+    tap_verb_validate;
 
 #endif

@@ -4,9 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static const tap_verb *const verbs[] = {
-    &tap_verb_superpoint, &tap_verb_match, &tap_verb_hamer, &tap_verb_serve, &tap_verb_fetch,
-    &tap_verb_convert,    &tap_verb_synth, &tap_verb_check, &tap_verb_eval,  &tap_verb_info};
+static const tap_verb *const verbs[] = {&tap_verb_superpoint, &tap_verb_match, &tap_verb_hamer,
+                                        &tap_verb_serve,      &tap_verb_fetch, &tap_verb_convert,
+                                        &tap_verb_synth,      &tap_verb_check, &tap_verb_eval,
+                                        &tap_verb_validate,   &tap_verb_info};
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 
 static const char try_help[] = "type 'tapetum --help'";
